@@ -106,7 +106,7 @@ class ClaimedDeviceHealth:
     """Health of the devices of one claim that a container uses."""
 
     claim: str
-    """``claim:<name in the pod>`` or ``claim:<name in the pod>/<request>``."""
+    """``claim:<name in the pod>`` or ``claim:<name in the pod>/<request>``; the resource for extended resources."""
     devices: Sequence[DeviceHealth]
 
 

@@ -29,13 +29,28 @@ def is_extended_resource(name: str) -> bool:
     )
 
 
-def requested_devices(container: Container) -> Mapping[str, int]:
-    """Return the extended resources that *container* requests, without those of amount zero."""
+def requested_devices(container: Container, pod: Pod | None = None) -> Mapping[str, int]:
+    """Return the extended resources that *container* requests, without those of amount zero.
+
+    :param pod: its pod, to leave out the resources that a claim provides.
+    """
     limits = container.resources.limits
     if not limits:
         return {}
     found = {name: quantity(amount).value() for name, amount in limits.items() if "/" in name}
-    return {name: amount for name, amount in found.items() if amount > 0 and is_extended_resource(name)}
+    claimed = provided_by_claims(pod) if pod is not None and found else frozenset()
+    return {
+        name: amount
+        for name, amount in found.items()
+        if amount > 0 and name not in claimed and is_extended_resource(name)
+    }
+
+
+def provided_by_claims(pod: Pod) -> frozenset[str]:
+    """Return the extended resources of *pod* that a resource claim provides, as the scheduler has decided."""
+    status = pod.status.extended_resource_claim_status
+    mappings = status.request_mappings if status is not None else None
+    return frozenset(mapping.resource_name for mapping in mappings or ())
 
 
 def containers_in_order(pod: Pod) -> list[Container]:

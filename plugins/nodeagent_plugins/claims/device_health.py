@@ -76,8 +76,7 @@ class HealthCache:
                 identifier = device.cdi_devices[0] if device.cdi_devices else f"{driver}/{device.pool}/{device.device}"
                 devices.append(DeviceHealth(identifier, health, message))
             if devices:
-                name = f"{use.name}/{use.request}" if use.request and use.name else use.name or use.claim
-                found.append(ClaimedDeviceHealth(f"claim:{name}", devices))
+                found.append(ClaimedDeviceHealth(_status_name(use), devices))
         return found
 
     def _current(self, driver: str, device: _Device) -> tuple[str, str]:
@@ -89,3 +88,10 @@ class HealthCache:
 
 def _shortened(message: str) -> str:
     return message if len(message) <= _MESSAGE_LIMIT else f"{message[: _MESSAGE_LIMIT - 3]}..."
+
+
+def _status_name(use: ClaimUse) -> str:
+    """Return the name of an entry of ``allocatedResourcesStatus``."""
+    if use.resource:
+        return use.resource
+    return f"claim:{use.name}/{use.request}" if use.request else f"claim:{use.name}"

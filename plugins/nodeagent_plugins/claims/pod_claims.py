@@ -31,6 +31,8 @@ class ClaimUse:
     """Name of the object."""
     request: str
     """Name of the request whose devices are used; empty for all."""
+    resource: str = ""
+    """Extended resource that the claim provides; empty for a claim of the pod's specification."""
 
 
 def claims_of(pod: Pod) -> list[PodClaim]:
@@ -64,7 +66,7 @@ def uses_of(pod: Pod, container: Container) -> Iterator[ClaimUse]:
     requests = (container.resources.requests if container.resources is not None else None) or {}
     for mapping in extended.request_mappings or ():
         if mapping.container_name == container.name and mapping.resource_name in requests:
-            yield ClaimUse("", extended.resource_claim_name, mapping.request_name)
+            yield ClaimUse("", extended.resource_claim_name, mapping.request_name, mapping.resource_name)
 
 
 def _resolve(pod: Pod, name: str) -> PodClaim | None:

@@ -154,7 +154,7 @@ class Devices:
 
     @hookimpl
     async def nodeagent_admit_pod(self, pod: Pod, active: Sequence[Pod]) -> Rejection | None:
-        if not any(requested_devices(container) for container in containers_in_order(pod)):
+        if not any(requested_devices(container, pod) for container in containers_in_order(pod)):
             return None
         self._admitting = pod.uid
         self.release_stale()
@@ -268,7 +268,7 @@ class Devices:
 
     async def prepare_pod(self, pod: Pod) -> None:
         containers = containers_in_order(pod)
-        if not any(requested_devices(container) for container in containers):
+        if not any(requested_devices(container, pod) for container in containers):
             return
         try:
             self._reserve(pod)

@@ -34,7 +34,7 @@ class Reservations:
         """
         waiting: set[str] = set()
         reserved: dict[str, Assignment] = {}
-        for name, count in requested_devices(container).items():
+        for name, count in requested_devices(container, pod).items():
             held = self.allocations.get(pod.uid, container.name, name)
             if held is not None:
                 if len(held.ids) != count:
@@ -114,7 +114,7 @@ class Reservations:
     def container_hints(self, pod: Pod, container: Container) -> dict[str, list[Hint]]:
         """Return the topology hints of a container by resource; none for resources without NUMA nodes."""
         hints: dict[str, list[Hint]] = {}
-        for name, count in requested_devices(container).items():
+        for name, count in requested_devices(container, pod).items():
             held = self.allocations.get(pod.uid, container.name, name)
             found: list[Hint] | None = None
             resource = self.resources.get(name)
@@ -153,14 +153,14 @@ def pod_devices(pod: Pod) -> Mapping[str, int]:
     """Return the devices that the containers of a pod need together; sequential init containers share theirs."""
     init = pod.spec.init_containers or ()
     totals: dict[str, int] = {}
-    for name in {name for container in containers_in_order(pod) for name in requested_devices(container)}:
+    for name in {name for container in containers_in_order(pod) for name in requested_devices(container, pod)}:
         largest = sidecars = 0
         for container in init:
-            count = requested_devices(container).get(name, 0)
+            count = requested_devices(container, pod).get(name, 0)
             if container.restartable_init:
                 sidecars += count
             else:
                 largest = max(largest, sidecars + count)
-        regular = sum(requested_devices(container).get(name, 0) for container in pod.spec.containers)
+        regular = sum(requested_devices(container, pod).get(name, 0) for container in pod.spec.containers)
         totals[name] = max(largest, sidecars + regular)
     return totals

@@ -23,6 +23,7 @@ from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.pods import KillReason, Rejection
 from nodeagent.contracts.reservations import pod_capacity, without_reserved
+from nodeagent.model.extended_resources import provided_by_claims
 from nodeagent.model.pod import Pod
 from nodeagent.model.qos import is_critical
 from nodeagent.model.resources import CPU, MEMORY, PODS, Amounts, amounts
@@ -84,8 +85,8 @@ class NodeAdmission:
         )
 
     def _check_room(self, pod: Pod, node: NodeView, others: Sequence[Pod]) -> Rejection | None:
-        used, decided = self._used.of(others), self._context.devices.decided(pod.uid)
-        if decided:  # The device manager has reserved these resources, or the pod waits for them.
+        used, decided = self._used.of(others), {*self._context.devices.decided(pod.uid), *provided_by_claims(pod)}
+        if decided:  # Reserved by the device manager or provided by a claim, or the pod waits for them.
             room = {name: amount for name, amount in node.allocatable.items() if name not in decided}
             node = dataclasses.replace(node, allocatable=room)
         short, mismatch = lacking(pod, node, used), check_predicates(pod, node, others)

@@ -147,6 +147,18 @@ def test_shared_claim_is_unprepared_after_its_last_pod(node: tuple[Node, Driver]
     wait_until(lambda: "allocation" not in cluster.api.get(f"{CLAIMS}/shared")["status"], "the claim is deallocated")
 
 
+def test_extended_resource_is_provided_by_a_claim(node: tuple[Node, Driver]) -> None:
+    cluster, driver = node
+    body = {"metadata": {"name": "extended"}, "spec": {"extendedResourceName": "example.com/gpu"}}
+    ok(cluster.api, "POST", f"{GROUP}/deviceclasses", body)
+    amounts = {"example.com/gpu": "2"}
+    cluster.api.create_pod(simple_pod("extended", PRINT, container={"resources": {"limits": amounts}}))
+
+    assert output(cluster, "extended") == ["DEVICE_gpu_0=yes", "DEVICE_gpu_1=yes"]
+    cluster.remove("extended")
+    assert driver.control.prepared() == {}
+
+
 def test_finished_pod_releases_its_claim_before_its_phase_is_final(node: tuple[Node, Driver]) -> None:
     cluster, driver = node
     driver.control.set_faults({"errors": {"NodeUnprepareResources": "in use"}})
