@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from apiserver_stub.apimachinery.objects import Object, parse_time
+from apiserver_stub.apimachinery.objects import Object, dig, parse_time
 from apiserver_stub.apimachinery.status import ApiError, Cause
 from apiserver_stub.kinds.columns import AGE, NAME
 from apiserver_stub.kinds.custom_resource_definitions import is_true
 from apiserver_stub.kinds.json_paths import text_of, values_at
-from apiserver_stub.kinds.registry import Column, Deprecation, Resource, Strategy, Subresource
+from apiserver_stub.kinds.registry import SCALE, Column, Deprecation, Resource, ScalePaths, Strategy, Subresource
 from apiserver_stub.kinds.tables import since
 from apiserver_stub.kinds.version_order import version_order
 from apiserver_stub.kinds.versions import with_version
@@ -20,6 +20,7 @@ from apiserver_stub.schema.structural.schema import StructuralSchema
 from apiserver_stub.schema.structural.tree import Node, tree_of
 from apiserver_stub.validation.custom_resources import CustomResourceRules, finalizer_warnings
 from apiserver_stub.validation.metadata import MetadataRules
+from apiserver_stub.validation.scale_fields import field_names
 
 _RULES = MetadataRules(whole=0, standard_finalizers=False)
 
@@ -87,7 +88,8 @@ def _resource(definition: Object, version: Object) -> Resource:
     tree = tree_of((version.get("schema") or {}).get("openAPIV3Schema"))
     subresources = version.get("subresources") or {}
     has_status = subresources.get("status") is not None
-    rules = CustomResourceRules(f"{group}/{name}", kind, tree, subresources.get("scale"))
+    scale = subresources.get("scale")
+    rules = CustomResourceRules(tree, scale)
     versions = spec.get("versions") or ()
     return Resource(
         group,
@@ -102,7 +104,11 @@ def _resource(definition: Object, version: Object) -> Resource:
         strategy=CustomResourceStrategy(
             tree, rules, has_status=has_status, terminating=is_true(definition, "Terminating")
         ),
-        subresources=(Subresource("status"),) if has_status else (),
+        subresources=(
+            *((Subresource("status"),) if has_status else ()),
+            *((SCALE,) if scale is not None else ()),
+        ),
+        scale=None if scale is None else _scale_paths(scale),
         columns=_columns(version.get("additionalPrinterColumns")),
         schema=StructuralSchema(kind, tree, prunes=not spec.get("preserveUnknownFields")),
         convert=partial(with_version, group, name) if len(versions) > 1 else None,
@@ -110,11 +116,21 @@ def _resource(definition: Object, version: Object) -> Resource:
         storage_key=f"{group}/{names['plural']}",
         hashed_version=next((str(other["name"]) for other in versions if other.get("storage")), ""),
         unconditional_update=False,
+        typed_items=True,
         patch_types=("application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"),
         deprecation=_deprecation(spec, version),
         reset_fields={"": ("status",) if has_status else (), "status": ("spec",)},
         metadata_rules=_RULES,
         subresource_rules=_RULES,
+    )
+
+
+def _scale_paths(scale: Object) -> ScalePaths:
+    selector = field_names(scale.get("labelSelectorPath") or "")
+    return ScalePaths(
+        field_names(scale["specReplicasPath"]),
+        field_names(scale["statusReplicasPath"]),
+        lambda obj: (dig(obj, selector) or "") if selector else "",
     )
 
 

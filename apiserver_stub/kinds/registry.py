@@ -240,6 +240,8 @@ class Resource:
     """Last part of upstream's storage key, if it is not the plural."""
     hashed_version: str = ""
     """Version in which upstream stores the objects, if it is another one; discovery contains a hash of it."""
+    typed_items: bool = False
+    """``True`` if the items of lists contain their kind and API version, as those of custom kinds upstream."""
     patch_types: tuple[str, ...] = ()
     """Media types of supported patches, if not all are supported."""
     create_on_update: bool = False

@@ -16,6 +16,14 @@ from apiserver_stub.schema.stored_form import settle
 class KindSchema(Protocol):
     """Schema of a kind."""
 
+    is_open: bool
+    """``True`` for custom kinds, whose objects are decoded without types: the kind of an object is validated last."""
+
+    @property
+    def source(self) -> Object:
+        """Return the schema as ``JSONSchemaProps``; that of an open schema is complete."""
+        ...
+
     @property
     def shape(self) -> Shape:
         """Return the shape of the objects, on which field ownership is based."""
@@ -41,8 +49,11 @@ class KindSchema(Protocol):
 class DefinedSchema:
     """Schema that is derived from a protobuf definition."""
 
+    is_open = False
+
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
+        self.source: Object = {}
 
     def check(self, obj: Object, *, converts: bool = False) -> Findings:
         return check(obj, self.shape, complete=True, converts=converts)

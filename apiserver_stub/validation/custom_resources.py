@@ -8,6 +8,7 @@ from apiserver_stub.schema.structural.tree import Node
 from apiserver_stub.validation.embedded_resources import validate_embedded
 from apiserver_stub.validation.list_types import validate_list_types
 from apiserver_stub.validation.names import standard_finalizer_problems
+from apiserver_stub.validation.scale_fields import validate_scale_spec, validate_scale_status
 from apiserver_stub.validation.schema_values.correlation import UNKNOWN
 from apiserver_stub.validation.schema_values.values import validator_of
 from nodeagent.base.names import qualified_name_problems
@@ -18,8 +19,8 @@ _PREFERENCE = "prefer a domain-qualified finalizer name to avoid accidental conf
 class CustomResourceRules:
     """Rules for the custom resources of one version."""
 
-    def __init__(self, api_version: str, kind: str, tree: Node, scale: Object | None) -> None:
-        self._api_version, self._kind, self._tree, self._scale = api_version, kind, tree, scale
+    def __init__(self, tree: Node, scale: Object | None = None) -> None:
+        self._tree, self._scale = tree, scale
         self._validate_values = validator_of(tree.source)
         status = tree.properties.get("status")
         self._validate_status_values = None if status is None else validator_of(status.source)
@@ -28,6 +29,8 @@ class CustomResourceRules:
         """Return the errors in *new*; *old* is the stored resource of an update."""
         found: list[Cause] = []
         self._validate_values(new, "", UNKNOWN, found)
+        if self._scale is not None:
+            found += validate_scale_spec(new, self._scale) + validate_scale_status(new, self._scale)
         found += validate_embedded(new, self._tree)
         if old is None or not validate_list_types(old, self._tree):
             found += validate_list_types(new, self._tree)
@@ -38,6 +41,8 @@ class CustomResourceRules:
         found: list[Cause] = []
         if self._validate_status_values is not None and "status" in new:
             self._validate_status_values(new["status"], "", UNKNOWN, found)
+        if self._scale is not None:
+            found += validate_scale_status(new, self._scale)
         if (errors := validate_list_types(new, self._tree)) and not validate_list_types(old, self._tree):
             found += errors
         return found

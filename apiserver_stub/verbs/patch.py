@@ -27,6 +27,7 @@ from apiserver_stub.verbs.write_common import (
     plan_update,
     report,
     undetermined_name,
+    wrong_kind,
 )
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ async def patch(
         _restore_type(sent, media_type, new)
         try:
             findings = check_types(
-                new, resource.schema_in(request.identity.api_domain), converts=media_type == _STRATEGIC_PATCH
+                new, sent.schema_in(request.identity.api_domain), converts=media_type == _STRATEGIC_PATCH
             )
         except SchemaMismatch as error:
             if media_type == _STRATEGIC_PATCH:
@@ -115,6 +116,8 @@ def _restore_type(resource: Resource, media_type: str, new: Object) -> None:
     """
     kind, version = new.get("kind") or resource.kind, new.get("apiVersion") or resource.api_version
     if media_type != _STRATEGIC_PATCH and (kind, version) != (resource.kind, resource.api_version):
+        if resource.schema is not None and resource.schema.is_open:
+            raise wrong_kind(new, resource.kind, resource.api_version)
         problem = f'no kind "{kind}" is registered for version "{version}" in scheme "apiserver_stub"'
         raise _invalid_result(new, problem)
     new["kind"], new["apiVersion"] = resource.kind, resource.api_version

@@ -123,7 +123,7 @@ def _shape_list(page: Page, request: Request, resource: Resource) -> Object:
     elif format_.shape:
         text = f"you requested {format_.shape}, but the requested object is a list ({_go_type(resource)}List)"
         raise ApiError(406, "NotAcceptable", text)
-    else:
+    elif not resource.typed_items:
         for item in items:
             del item["kind"], item["apiVersion"]
     return {"kind": kind, "apiVersion": api_version, "metadata": page.metadata, "items": items}
@@ -135,7 +135,7 @@ def _join(page: Page, resource: Resource) -> list[bytes]:
         {"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": page.metadata}
     )
     chunks = [list_start[:-1] + b',"items":[']
-    skip = len(resource.head)
+    skip = 1 if resource.typed_items else len(resource.head)
     render_one = resource.render
     records = page.records
     for start in range(0, len(records), 500):

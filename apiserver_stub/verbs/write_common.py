@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from apiserver_stub.apimachinery import media, objects
 from apiserver_stub.apimachinery.go_format import type_name
 from apiserver_stub.apimachinery.objects import Object
-from apiserver_stub.apimachinery.status import ApiError, Cause, bad_request, conflict, invalid, modified
+from apiserver_stub.apimachinery.status import ApiError, Cause, bad_request, conflict, invalid, invalid_value, modified
 from apiserver_stub.kinds.registry import any_name_problems
 from apiserver_stub.schema import shapes
 from apiserver_stub.schema.field_validation import Findings, SchemaMismatch, merge_repeated, repeated
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from apiserver_stub.verbs.context import VerbContext
 
 _OMITTED_IF_EMPTY = ("annotations", "finalizers", "labels", "ownerReferences")
+_SHOWN_BODY = 30
+"""Number of characters of a body that an error repeats."""
 _DUPLICATES = (
     "API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your "
     "requests; duplicate UID(s) observed: "
@@ -55,6 +57,8 @@ def read_object(request: Request, kind: str, api_version: str, schema: KindSchem
     media_type, api_domain = request.headers.get("Content-Type", ""), request.identity.api_domain
     repeats: list[yamlsafe.Repeat] = []
     obj = media.read_body(media_type, request.body, kind, request.identity, repeats)
+    if schema is not None and schema.is_open:
+        _require_type(request, obj, kind, api_version)
     sent_version, sent_kind = obj.get("apiVersion") or api_version, obj.get("kind") or kind
     if (sent_version, sent_kind) != (api_version, kind):
         raise _other_type(sent_version, sent_kind, api_version, kind, api_domain)
@@ -69,9 +73,36 @@ def read_object(request: Request, kind: str, api_version: str, schema: KindSchem
         merged = merge_repeated(request.body)
         obj = merged | {"kind": kind, "apiVersion": api_version}
         findings = _check_body(obj, schema)
-    if problem := report(request, findings.unknown, duplicates, repeats):
+    is_open = schema is not None and schema.is_open
+    if problem := report(request, findings.unknown, duplicates, repeats, duplicates_first=is_open):
         raise _cannot_be_handled(obj, problem)
     return obj
+
+
+def _require_type(request: Request, obj: Object, kind: str, api_version: str) -> None:
+    """Check that an object of a custom kind states its kind and API version.
+
+    :raises ApiError: 400 or 422, one of them is missing or another one.
+    """
+    sent_version, sent_kind = obj.get("apiVersion") or "", obj.get("kind") or ""
+    if not sent_kind:
+        text = request.body.decode(errors="replace")
+        start = f"{text[:_SHOWN_BODY]} ..." if len(text) > _SHOWN_BODY else text
+        problem = f"Object 'Kind' is missing in '{text}'"
+        raise bad_request(f"the object provided is unrecognized (must be of type {kind}): {problem} ({start})")
+    if sent_version != api_version:
+        text = f"the API version in the data ({sent_version}) does not match the expected API version ({api_version})"
+        raise bad_request(text)
+    if sent_kind != kind:
+        raise wrong_kind(obj, kind, api_version)
+
+
+def wrong_kind(obj: Object, kind: str, api_version: str) -> ApiError:
+    """Return the 422 error for an object of another kind than the custom kind of the request."""
+    metadata = obj.get("metadata")
+    name = str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
+    cause = invalid_value("kind", obj["kind"], f"must be {kind}")
+    return invalid(api_version.partition("/")[0], str(obj["kind"]), name, [cause])
 
 
 def _check_body(obj: Object, schema: KindSchema | None) -> Findings:
@@ -123,19 +154,19 @@ def report(
     duplicates: Sequence[str] = (),
     repeats: Sequence[yamlsafe.Repeat] = (),
     more: Sequence[str] = (),
+    *,
+    duplicates_first: bool = False,
 ) -> str:
     """Ignore or report unknown and duplicate fields, as the query option ``fieldValidation`` requires.
 
     :param repeats: duplicate fields of a YAML body.
     :param more: messages about other problems; they come first.
+    :param duplicates_first: duplicate fields are reported before unknown ones.
     :returns: the reason for rejecting the request, or an empty text; warnings are added to *request*.
     """
     mode = request.query.get("fieldValidation")
-    texts = [
-        *more,
-        *(f'unknown field "{path}"' for path in unknown),
-        *(f'duplicate field "{path}"' for path in duplicates),
-    ]
+    groups = [[f'unknown field "{path}"' for path in unknown], [f'duplicate field "{path}"' for path in duplicates]]
+    texts = [*more, *(text for group in (reversed(groups) if duplicates_first else groups) for text in group)]
     lines = [f'line {line}: key "{key}" already set in map' for line, key in repeats]
     if mode == "Ignore" or not (texts or lines):
         return ""

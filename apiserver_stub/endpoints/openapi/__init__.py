@@ -76,23 +76,21 @@ class OpenApi:
         self._documents: dict[str, bytes] | None = None
         self._protobuf: dict[str, bytes] = {}
         """Documents in protobuf, by the names of the documents."""
+        self._drops = 0
         registry.listen(self._drop)
 
     def _drop(self) -> None:
         """Drop the documents, which are built again on the next request."""
         self._documents = None
         self._protobuf = {}
+        self._drops += 1
 
     async def respond(self, request: Request) -> Reply | None:
         """Return the document at an OpenAPI path, ``None`` for other paths."""
-        path, registry = request.info.path, self._registry
+        path = request.info.path
         if path not in (V2, V3) and not path.startswith(V3 + "/"):
             return None
-        if self._documents is None:
-            self._documents = await asyncio.to_thread(
-                _build, registry, self._identity, self._release, enums=self._enums
-            )
-        known = self._documents
+        known = self._documents or await self._build()
         if path == V3:
             index = {
                 name: {"serverRelativeURL": f"{V3}/{name}?hash={_hash(body)}"} for name, body in known.items() if name
@@ -124,14 +122,24 @@ class OpenApi:
             body = await self._in_protobuf(name, body)
         return Reply(200, body=body, content_type=content_type, headers=headers)
 
+    async def _build(self) -> dict[str, bytes]:
+        """Build the documents; they are kept unless the resources changed in the meantime."""
+        drops = self._drops
+        found = await asyncio.to_thread(_build, self._registry, self._identity, self._release, enums=self._enums)
+        if drops == self._drops:
+            self._documents = found
+        return found
+
     async def _in_protobuf(self, name: str, document: bytes) -> bytes:
         """Return the document *name* in protobuf."""
         found = self._protobuf.get(name)
         if found is None:
             from apiserver_stub.endpoints.openapi import protobuf, protobuf_v3  # Few clients request it.
 
-            encode = protobuf_v3.encode if name else protobuf.encode
-            found = self._protobuf[name] = await asyncio.to_thread(lambda: encode(objects.decode(document)))
+            encode, drops = protobuf_v3.encode if name else protobuf.encode, self._drops
+            found = await asyncio.to_thread(lambda: encode(objects.decode(document)))
+            if drops == self._drops:
+                self._protobuf[name] = found
         return found
 
 

@@ -116,7 +116,7 @@ class Operations:
             produced.insert(0, _TEXT)
         elif verb == "list":
             produced += [f"{name};stream=watch" for name in produced if name != media.YAML]
-        content = {"type": "string"} if is_log else self._result(verb, body, returns_deleted=_returns_deleted(resource))
+        content = {"type": "string"} if is_log else self._result(verb, body, resource)
         self._respond(operation, _CODES.get(verb, ("200",)), content, produced)
         self._accept(operation, verb, body)
         return operation
@@ -174,12 +174,12 @@ class Operations:
             return self._schemas.refer(f"{_META}.Patch")
         return self._schemas.refer(body) if body and verb in ("create", "update") else None
 
-    def _result(self, verb: str, body: str | None, *, returns_deleted: bool) -> Object | None:
-        if verb == "deletecollection" or (verb == "delete" and not returns_deleted):
+    def _result(self, verb: str, body: str | None, resource: Resource) -> Object | None:
+        if verb == "deletecollection" or (verb == "delete" and not _returns_deleted(resource)):
             return self._schemas.refer(f"{_META}.Status")
         if not body:
             return None
-        return self._schemas.refer(f"{body}List" if verb == "list" else body)
+        return self._schemas.refer(f"{body.rpartition('.')[0]}.{resource.list_kind}" if verb == "list" else body)
 
     def _operation_id(self, verb: str, path: str, resource: Resource, subresource: Subresource | None) -> str:
         tail = subresource.name.replace("-", "").capitalize() if subresource is not None else ""

@@ -10,6 +10,25 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.endpoints.openapi.proto import v2_pb2 as pb
 
 _EXTENSION = "x-"
+_FIELDS = {
+    "description": "description",
+    "exclusiveMaximum": "exclusive_maximum",
+    "exclusiveMinimum": "exclusive_minimum",
+    "format": "format",
+    "maxItems": "max_items",
+    "maxLength": "max_length",
+    "maxProperties": "max_properties",
+    "maximum": "maximum",
+    "minItems": "min_items",
+    "minLength": "min_length",
+    "minProperties": "min_properties",
+    "minimum": "minimum",
+    "multipleOf": "multiple_of",
+    "pattern": "pattern",
+    "title": "title",
+    "uniqueItems": "unique_items",
+}
+"""Keys of schemas with plain values, and their fields."""
 
 
 def encode(document: Object) -> bytes:
@@ -89,11 +108,12 @@ def _put_named(messages: Any, schemas: Object) -> None:
 def _put_schema(message: pb.Schema, schema: Object) -> None:
     message.SetInParent()
     for name, content in schema.items():
+        if name in _FIELDS:
+            setattr(message, _FIELDS[name], content)
+            continue
         match name:
             case "$ref":
                 message._ref = content
-            case "format" | "description":
-                setattr(message, name, content)
             case "required":
                 message.required.extend(content)
             case "enum":
@@ -104,6 +124,8 @@ def _put_schema(message: pb.Schema, schema: Object) -> None:
                 _put_schema(message.items.schema.add(), content)
             case "properties":
                 _put_named(message.properties.additional_properties, content)
+            case "additionalProperties" if isinstance(content, bool):
+                message.additional_properties.boolean = content
             case "additionalProperties":
                 _put_schema(message.additional_properties.schema, content)
             case _:

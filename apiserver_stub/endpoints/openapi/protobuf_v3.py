@@ -23,6 +23,7 @@ _FIELDS = {
     "minLength": "min_length",
     "minProperties": "min_properties",
     "minimum": "minimum",
+    "multipleOf": "multiple_of",
     "nullable": "nullable",
     "pattern": "pattern",
     "title": "title",
@@ -132,11 +133,25 @@ def _fill(message: pb.Schema, schema: Object) -> None:
                 _put_schema(message.additional_properties.schema_or_reference, content)
             case "not":
                 _fill(getattr(message, "not"), content)
+            case "default":
+                _put_default(message.default, content)
+            case "example" | "externalDocs":
+                pass  # Clients do not need them.
             case "allOf" | "anyOf" | "oneOf":
                 for alternative in content:
                     _put_schema(getattr(message, _ALTERNATIVES[name]).add(), alternative)
             case _:
                 _extend(message.specification_extension, name, content)
+
+
+def _put_default(message: pb.DefaultType, content: object) -> None:
+    """Write a default, if the messages have a field for values of its type."""
+    if isinstance(content, bool):
+        message.boolean = content
+    elif isinstance(content, int | float):
+        message.number = content
+    elif isinstance(content, str):
+        message.string = content
 
 
 def _extend(messages: Any, name: str, content: object) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from apiserver_stub.apimachinery.media import object_types
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.endpoints.openapi import descriptions, enum_values, field_facts
+from apiserver_stub.endpoints.openapi.custom_schemas import custom_list, custom_name, custom_schema
 from apiserver_stub.schema import shapes
 from apiserver_stub.schema.shapes import Form, Shape
 
@@ -55,7 +56,20 @@ class Schemas:
 
     def add_kind(self, resource: Resource) -> str | None:
         """Add the kind of *resource* and its list, and return its name."""
+        if resource.schema is not None:
+            return self._add_custom(resource, resource.schema.source)
         return self.add(resource.group, resource.version, resource.kind, lists="list" in resource.verbs)
+
+    def _add_custom(self, resource: Resource, source: Object) -> str:
+        name = custom_name(resource)
+        self.found[name] = custom_schema(resource, source, self.refer, v3=self._v3)
+        self.found[custom_name(resource, resource.list_kind)] = custom_list(resource, self.refer, v3=self._v3)
+        for kind in ("Status", "Namespace"):  # They contain the metadata of lists and of objects.
+            part = shapes.of("v1", kind, self._api_domain)
+            for shape in () if part is None else shapes.walk(part.members["metadata"], self.minor):
+                if shape.form is Form.OBJECT:
+                    self.found.setdefault(_name(shape), self._object(shape))
+        return name
 
     def add(self, group: str, version: str, kind: str, *, lists: bool = False) -> str | None:
         """Add *kind* and what it is made of, and return its name; ``None`` for one without a definition."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from apiserver_stub.apimachinery.go_format import go_literal
 from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import quote
 from apiserver_stub.schema.field_validation import Findings, SchemaMismatch, count_members
 from apiserver_stub.schema.shapes import Shape
 from apiserver_stub.schema.structural.embedded import EmbeddedMismatch, check_metadata, coerce
@@ -21,6 +23,12 @@ class StructuralSchema:
         self._kind, self.tree, self._prunes = kind, tree, prunes
         self._shape: Shape | None = None
 
+    is_open = True
+
+    @property
+    def source(self) -> Object:
+        return self.tree.source
+
     @property
     def shape(self) -> Shape:
         if self._shape is None:
@@ -28,6 +36,8 @@ class StructuralSchema:
         return self._shape
 
     def check(self, obj: Object, *, converts: bool = False) -> Findings:
+        if obj.get("metadata", "") is None:
+            obj["metadata"] = {}
         found = Findings(converts=converts)
         found.members = count_members(obj)
         if "metadata" in obj:
@@ -38,7 +48,8 @@ class StructuralSchema:
             try:
                 found.unknown += coerce(obj, self.tree)
             except EmbeddedMismatch as error:
-                raise SchemaMismatch(str(error)) from None
+                value = quote(error.value) if isinstance(error.value, str) else go_literal(error.value)
+                raise SchemaMismatch(f"{error.path}: Invalid value: {value}: {error.detail}") from None
         return found
 
     def settle(self, obj: Object) -> None:

@@ -238,3 +238,31 @@ def test_custom_resources_survive_a_restart(tmp_path: Path) -> None:
 
     assert server.api().ok("GET", f"{path}/one")["spec"]["size"] == 3
     assert server.stop() == 0
+
+
+def test_kubectl_scales_explains_and_lists_custom_resources(server: Server, namespace: str) -> None:
+    api, group = server.api(), "scale.example.com"
+    paths = {
+        "specReplicasPath": ".spec.size",
+        "statusReplicasPath": ".status.size",
+        "labelSelectorPath": ".status.selector",
+    }
+    new = definition(group, subresources={"status": {}, "scale": paths})
+    new["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"] = {
+        "size": {"type": "integer"},
+        "selector": {"type": "string"},
+    }
+    install(api, new)
+    root = f"/apis/{group}/v1/namespaces/{namespace}/widgets"
+    api.ok("POST", root, widget(group))
+    status = {"size": 2, "selector": "a=b"}
+    api.ok("PATCH", f"{root}/one/status", {"status": status}, content_type="application/merge-patch+json")
+
+    server.kubectl("scale", f"widgets.{group}/one", "-n", namespace, "--replicas=5")
+
+    scale = api.ok("GET", f"{root}/one/scale")
+    assert (scale["spec"], scale["status"]) == ({"replicas": 5}, {"replicas": 2, "selector": "a=b"})
+    assert [item["kind"] for item in api.ok("GET", root)["items"]] == ["Widget"]
+    explained = server.kubectl("explain", "widgets.spec.size", "--api-version", f"{group}/v1")
+    assert ("FIELD: size <integer>" in explained, "Size of the widget." in explained) == (True, True)
+    api.close()

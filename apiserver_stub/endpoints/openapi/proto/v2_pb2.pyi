@@ -228,10 +228,24 @@ class Responses(_message.Message):
     def __init__(self, response_code: _Optional[_Iterable[_Union[NamedResponseValue, _Mapping]]] = ...) -> None: ...
 
 class Schema(_message.Message):
-    __slots__ = ("_ref", "format", "description", "required", "enum", "additional_properties", "type", "items", "properties", "vendor_extension")
+    __slots__ = ("_ref", "format", "title", "description", "multiple_of", "maximum", "exclusive_maximum", "minimum", "exclusive_minimum", "max_length", "min_length", "pattern", "max_items", "min_items", "unique_items", "max_properties", "min_properties", "required", "enum", "additional_properties", "type", "items", "properties", "vendor_extension")
     _REF_FIELD_NUMBER: _ClassVar[int]
     FORMAT_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    MULTIPLE_OF_FIELD_NUMBER: _ClassVar[int]
+    MAXIMUM_FIELD_NUMBER: _ClassVar[int]
+    EXCLUSIVE_MAXIMUM_FIELD_NUMBER: _ClassVar[int]
+    MINIMUM_FIELD_NUMBER: _ClassVar[int]
+    EXCLUSIVE_MINIMUM_FIELD_NUMBER: _ClassVar[int]
+    MAX_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    MIN_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    PATTERN_FIELD_NUMBER: _ClassVar[int]
+    MAX_ITEMS_FIELD_NUMBER: _ClassVar[int]
+    MIN_ITEMS_FIELD_NUMBER: _ClassVar[int]
+    UNIQUE_ITEMS_FIELD_NUMBER: _ClassVar[int]
+    MAX_PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    MIN_PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     REQUIRED_FIELD_NUMBER: _ClassVar[int]
     ENUM_FIELD_NUMBER: _ClassVar[int]
     ADDITIONAL_PROPERTIES_FIELD_NUMBER: _ClassVar[int]
@@ -241,7 +255,21 @@ class Schema(_message.Message):
     VENDOR_EXTENSION_FIELD_NUMBER: _ClassVar[int]
     _ref: str
     format: str
+    title: str
     description: str
+    multiple_of: float
+    maximum: float
+    exclusive_maximum: bool
+    minimum: float
+    exclusive_minimum: bool
+    max_length: int
+    min_length: int
+    pattern: str
+    max_items: int
+    min_items: int
+    unique_items: bool
+    max_properties: int
+    min_properties: int
     required: _containers.RepeatedScalarFieldContainer[str]
     enum: _containers.RepeatedCompositeFieldContainer[Any]
     additional_properties: AdditionalPropertiesItem
@@ -249,7 +277,7 @@ class Schema(_message.Message):
     items: ItemsItem
     properties: Properties
     vendor_extension: _containers.RepeatedCompositeFieldContainer[NamedAny]
-    def __init__(self, _ref: _Optional[str] = ..., format: _Optional[str] = ..., description: _Optional[str] = ..., required: _Optional[_Iterable[str]] = ..., enum: _Optional[_Iterable[_Union[Any, _Mapping]]] = ..., additional_properties: _Optional[_Union[AdditionalPropertiesItem, _Mapping]] = ..., type: _Optional[_Union[TypeItem, _Mapping]] = ..., items: _Optional[_Union[ItemsItem, _Mapping]] = ..., properties: _Optional[_Union[Properties, _Mapping]] = ..., vendor_extension: _Optional[_Iterable[_Union[NamedAny, _Mapping]]] = ...) -> None: ...
+    def __init__(self, _ref: _Optional[str] = ..., format: _Optional[str] = ..., title: _Optional[str] = ..., description: _Optional[str] = ..., multiple_of: _Optional[float] = ..., maximum: _Optional[float] = ..., exclusive_maximum: _Optional[bool] = ..., minimum: _Optional[float] = ..., exclusive_minimum: _Optional[bool] = ..., max_length: _Optional[int] = ..., min_length: _Optional[int] = ..., pattern: _Optional[str] = ..., max_items: _Optional[int] = ..., min_items: _Optional[int] = ..., unique_items: _Optional[bool] = ..., max_properties: _Optional[int] = ..., min_properties: _Optional[int] = ..., required: _Optional[_Iterable[str]] = ..., enum: _Optional[_Iterable[_Union[Any, _Mapping]]] = ..., additional_properties: _Optional[_Union[AdditionalPropertiesItem, _Mapping]] = ..., type: _Optional[_Union[TypeItem, _Mapping]] = ..., items: _Optional[_Union[ItemsItem, _Mapping]] = ..., properties: _Optional[_Union[Properties, _Mapping]] = ..., vendor_extension: _Optional[_Iterable[_Union[NamedAny, _Mapping]]] = ...) -> None: ...
 
 class SchemaItem(_message.Message):
     __slots__ = ("schema",)

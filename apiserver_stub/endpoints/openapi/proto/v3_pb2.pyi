@@ -28,6 +28,16 @@ class Components(_message.Message):
     security_schemes: SecuritySchemesOrReferences
     def __init__(self, schemas: _Optional[_Union[SchemasOrReferences, _Mapping]] = ..., security_schemes: _Optional[_Union[SecuritySchemesOrReferences, _Mapping]] = ...) -> None: ...
 
+class DefaultType(_message.Message):
+    __slots__ = ("number", "boolean", "string")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    BOOLEAN_FIELD_NUMBER: _ClassVar[int]
+    STRING_FIELD_NUMBER: _ClassVar[int]
+    number: float
+    boolean: bool
+    string: str
+    def __init__(self, number: _Optional[float] = ..., boolean: _Optional[bool] = ..., string: _Optional[str] = ...) -> None: ...
+
 class Document(_message.Message):
     __slots__ = ("openapi", "info", "paths", "components", "security")
     OPENAPI_FIELD_NUMBER: _ClassVar[int]
@@ -236,9 +246,10 @@ class Responses(_message.Message):
     def __init__(self, response_or_reference: _Optional[_Iterable[_Union[NamedResponseOrReference, _Mapping]]] = ...) -> None: ...
 
 class Schema(_message.Message):
-    __slots__ = ("nullable", "title", "maximum", "exclusive_maximum", "minimum", "exclusive_minimum", "max_length", "min_length", "pattern", "max_items", "min_items", "unique_items", "max_properties", "min_properties", "required", "enum", "type", "all_of", "one_of", "any_of", "items", "properties", "additional_properties", "description", "format", "specification_extension")
+    __slots__ = ("nullable", "title", "multiple_of", "maximum", "exclusive_maximum", "minimum", "exclusive_minimum", "max_length", "min_length", "pattern", "max_items", "min_items", "unique_items", "max_properties", "min_properties", "required", "enum", "type", "all_of", "one_of", "any_of", "items", "properties", "additional_properties", "default", "description", "format", "specification_extension")
     NULLABLE_FIELD_NUMBER: _ClassVar[int]
     TITLE_FIELD_NUMBER: _ClassVar[int]
+    MULTIPLE_OF_FIELD_NUMBER: _ClassVar[int]
     MAXIMUM_FIELD_NUMBER: _ClassVar[int]
     EXCLUSIVE_MAXIMUM_FIELD_NUMBER: _ClassVar[int]
     MINIMUM_FIELD_NUMBER: _ClassVar[int]
@@ -261,11 +272,13 @@ class Schema(_message.Message):
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     ADDITIONAL_PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     SPECIFICATION_EXTENSION_FIELD_NUMBER: _ClassVar[int]
     nullable: bool
     title: str
+    multiple_of: float
     maximum: float
     exclusive_maximum: bool
     minimum: float
@@ -287,10 +300,11 @@ class Schema(_message.Message):
     items: ItemsItem
     properties: Properties
     additional_properties: AdditionalPropertiesItem
+    default: DefaultType
     description: str
     format: str
     specification_extension: _containers.RepeatedCompositeFieldContainer[NamedAny]
-    def __init__(self, nullable: _Optional[bool] = ..., title: _Optional[str] = ..., maximum: _Optional[float] = ..., exclusive_maximum: _Optional[bool] = ..., minimum: _Optional[float] = ..., exclusive_minimum: _Optional[bool] = ..., max_length: _Optional[int] = ..., min_length: _Optional[int] = ..., pattern: _Optional[str] = ..., max_items: _Optional[int] = ..., min_items: _Optional[int] = ..., unique_items: _Optional[bool] = ..., max_properties: _Optional[int] = ..., min_properties: _Optional[int] = ..., required: _Optional[_Iterable[str]] = ..., enum: _Optional[_Iterable[_Union[Any, _Mapping]]] = ..., type: _Optional[str] = ..., all_of: _Optional[_Iterable[_Union[SchemaOrReference, _Mapping]]] = ..., one_of: _Optional[_Iterable[_Union[SchemaOrReference, _Mapping]]] = ..., any_of: _Optional[_Iterable[_Union[SchemaOrReference, _Mapping]]] = ..., items: _Optional[_Union[ItemsItem, _Mapping]] = ..., properties: _Optional[_Union[Properties, _Mapping]] = ..., additional_properties: _Optional[_Union[AdditionalPropertiesItem, _Mapping]] = ..., description: _Optional[str] = ..., format: _Optional[str] = ..., specification_extension: _Optional[_Iterable[_Union[NamedAny, _Mapping]]] = ..., **kwargs) -> None: ...
+    def __init__(self, nullable: _Optional[bool] = ..., title: _Optional[str] = ..., multiple_of: _Optional[float] = ..., maximum: _Optional[float] = ..., exclusive_maximum: _Optional[bool] = ..., minimum: _Optional[float] = ..., exclusive_minimum: _Optional[bool] = ..., max_length: _Optional[int] = ..., min_length: _Optional[int] = ..., pattern: _Optional[str] = ..., max_items: _Optional[int] = ..., min_items: _Optional[int] = ..., unique_items: _Optional[bool] = ..., max_properties: _Optional[int] = ..., min_properties: _Optional[int] = ..., required: _Optional[_Iterable[str]] = ..., enum: _Optional[_Iterable[_Union[Any, _Mapping]]] = ..., type: _Optional[str] = ..., all_of: _Optional[_Iterable[_Union[SchemaOrReference, _Mapping]]] = ..., one_of: _Optional[_Iterable[_Union[SchemaOrReference, _Mapping]]] = ..., any_of: _Optional[_Iterable[_Union[SchemaOrReference, _Mapping]]] = ..., items: _Optional[_Union[ItemsItem, _Mapping]] = ..., properties: _Optional[_Union[Properties, _Mapping]] = ..., additional_properties: _Optional[_Union[AdditionalPropertiesItem, _Mapping]] = ..., default: _Optional[_Union[DefaultType, _Mapping]] = ..., description: _Optional[str] = ..., format: _Optional[str] = ..., specification_extension: _Optional[_Iterable[_Union[NamedAny, _Mapping]]] = ..., **kwargs) -> None: ...
 
 class SchemaOrReference(_message.Message):
     __slots__ = ("schema", "reference")
