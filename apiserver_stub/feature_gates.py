@@ -12,6 +12,7 @@ from nodeagent.base.release import OLDEST, Release
 GATES_IN_USE = frozenset(
     {
         "APIResponseCompression",
+        "APIServerIdentity",
         "APIServerTracing",
         "AdmissionWebhookMatchConditions",
         "AggregatedDiscoveryEndpoint",
@@ -108,6 +109,7 @@ GATES_IN_USE = frozenset(
         "TokenRequestServiceAccountUIDValidation",
         "UnauthenticatedHTTP2DOSMitigation",
         "UserNamespacesHostNetworkSupport",
+        "UserNamespacesPodSecurityStandards",
         "UserNamespacesSupport",
         "ValidatingAdmissionPolicy",
         "VolumeAttributesClass",

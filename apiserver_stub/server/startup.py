@@ -39,6 +39,7 @@ from apiserver_stub.controllers.namespace_deletion import run_namespace_deletion
 from apiserver_stub.controllers.namespaces import create_system_objects, run_system_objects_controller
 from apiserver_stub.controllers.node_certificates import run_node_csr_signer
 from apiserver_stub.controllers.scheduler import bind_to_single_node
+from apiserver_stub.controllers.server_identity import publish_server_identity
 from apiserver_stub.controllers.volumes.attachment import attach_volumes
 from apiserver_stub.controllers.volumes.binder import bind_claims
 from apiserver_stub.controllers.volumes.ephemeral_claims import create_ephemeral_claims
@@ -297,6 +298,8 @@ async def start(options: Options) -> RunningServer:
         if options.tracing_config_file is not None and options.gates.enabled("APIServerTracing"):
             tracing = Tracing(await asyncio.to_thread(load_config, options.tracing_config_file, identity))
             stack.push_async_callback(tracing.close)
+        if options.gates.enabled("APIServerIdentity"):
+            tasks.start(publish_server_identity(store, identity, socket.gethostname()), "server-identity")
         if options.tls_sni_cert_key:
             named = await asyncio.to_thread(certificates.add_named)
             tasks.start(named.keep_current(), "named-certificates")

@@ -10,7 +10,9 @@ from apiserver_stub.admission.config import HEAD, AdmissionError, check_kind, un
 from apiserver_stub.admission.context import AdmissionContext
 from apiserver_stub.admission.listers import Lister, labels_of
 from apiserver_stub.admission.pod_fields import containers
+from apiserver_stub.admission.pod_security.checks import Standards
 from apiserver_stub.admission.pod_security.levels import (
+    EARLY,
     LATEST,
     LEVELS,
     MODES,
@@ -44,13 +46,14 @@ class PodSecurity(AdmissionPlugin):
     enabled_by_default = True
     resources = ("pods", "pods/ephemeralcontainers", "namespaces")
 
-    def __init__(self, lister: Lister, config: Object, identity: Identity) -> None:
+    def __init__(self, lister: Lister, config: Object, identity: Identity, standards: Standards = EARLY) -> None:
         """Read *config*, a ``PodSecurityConfiguration`` with defaults and exemptions.
 
         :raises AdmissionError: *config* is invalid.
         """
         if problems := list(_problems(config, identity)):
             raise AdmissionError(*(f"PodSecurity: {problem}" for problem in problems))
+        self._standards = standards
         self._lister, self._identity, self._prefix = lister, identity, name_prefix(identity)
         given = config.get("defaults") or {}
         self._defaults: Policy = {
@@ -63,7 +66,9 @@ class PodSecurity(AdmissionPlugin):
 
     @classmethod
     async def create(cls, context: AdmissionContext) -> Self:
-        return cls(context.lister, context.config, context.identity)
+        relaxes = context.gates.enabled("UserNamespacesPodSecurityStandards")
+        standards = Standards(context.release.minor, relaxes_user_namespaces=relaxes)
+        return cls(context.lister, context.config, context.identity, standards)
 
     async def validate(self, call: AdmissionRequest) -> None:
         if call.resource.plural == "namespaces":
@@ -92,7 +97,8 @@ class PodSecurity(AdmissionPlugin):
         if all(level.is_privileged for level in policy.values()):
             return
         problems = {
-            level: ", ".join(map(str, level.findings(call.obj, self._identity))) for level in set(policy.values())
+            level: ", ".join(map(str, level.findings(call.obj, self._identity, self._standards)))
+            for level in set(policy.values())
         }
         enforced, audited, warned = (policy[mode] for mode in MODES)
         annotations[self._prefix + "enforce-policy"] = str(enforced)
@@ -136,7 +142,7 @@ class PodSecurity(AdmissionPlugin):
         pods = [pod for pod in pods if pod["spec"].get("runtimeClassName") not in self._classes]
         names: dict[str, list[str]] = {}
         for pod in pods[:_MAX_PODS]:
-            if reasons := ", ".join(finding.reason for finding in level.findings(pod, self._identity)):
+            if reasons := ", ".join(finding.reason for finding in level.findings(pod, self._identity, self._standards)):
                 names.setdefault(reasons, []).append(pod["metadata"]["name"])
         if len(pods) > _MAX_PODS:
             yield (

@@ -33,6 +33,7 @@ _CAPABILITIES = frozenset(
     ]
 )
 _SELINUX_TYPES = frozenset(["", "container_t", "container_init_t", "container_kvm_t"])
+_SELINUX_TYPES_31 = _SELINUX_TYPES | {"container_engine_t"}
 _SYSCTLS = frozenset(
     [
         "kernel.shm_rmid_forced",
@@ -49,6 +50,9 @@ _SYSCTLS_29 = _SYSCTLS_27 | {
     "net.ipv4.tcp_keepalive_intvl",
     "net.ipv4.tcp_keepalive_probes",
 }
+_SYSCTLS_32 = _SYSCTLS_29 | {"net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"}
+_APPARMOR_TYPES = ("RuntimeDefault", "Localhost")
+_PROBES, _HANDLERS = ("livenessProbe", "readinessProbe", "startupProbe"), ("postStart", "preStop")
 _VOLUMES = frozenset(
     ["configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"]
 )
@@ -68,6 +72,47 @@ def app_armor(keys: Keys, metadata: Object, spec: Object) -> Finding | None:
     ]
     word = _plural("forbidden AppArmor profile", len(bad))
     return Finding(word, ", ".join(bad)) if bad else None
+
+
+def app_armor_fields(keys: Keys, metadata: Object, spec: Object) -> Finding | None:
+    """Check the fields and annotations with AppArmor profiles; for releases that have the fields."""
+    values: set[str] = set()
+
+    def is_bad(context: Object) -> bool:
+        profile = context.get("appArmorProfile")
+        if profile is None or profile.get("type") in _APPARMOR_TYPES:
+            return False
+        values.add(profile.get("type") or "")
+        return True
+
+    setters = [text] if (text := _setters(spec, is_bad)) else []
+    annotations = app_armor(keys, metadata, spec)
+    bad = sorted(values)
+    if annotations is not None:
+        bad += annotations.detail.split(", ")
+        setters.append(_plural("annotation", annotations.detail.count(", ") + 1))
+    if not setters:
+        return None
+    detail = f"{' and '.join(setters)} must not set AppArmor profile type to {_quoted(bad)}"
+    return Finding(_plural("forbidden AppArmor profile", len(bad)), detail)
+
+
+def probe_hosts(metadata: Object, spec: Object) -> Finding | None:
+    """Check that no probe and no lifecycle handler sets a host, by which the node agent reaches other hosts."""
+    bad: set[str] = set()
+    hosts: set[str] = set()
+    for name, container in _containers(spec):
+        lifecycle = container.get("lifecycle") or {}
+        handlers = [container.get(kind) or {} for kind in _PROBES] + [lifecycle.get(kind) or {} for kind in _HANDLERS]
+        actions = [handler.get(kind) or {} for handler in handlers for kind in ("httpGet", "tcpSocket")]
+        if found := {str(action["host"]) for action in actions if action.get("host")}:
+            bad.add(name)
+            hosts |= found
+    if not bad:
+        return None
+    use = "uses" if len(bad) == 1 else "use"
+    text = f"{_named(sorted(bad))} {use} {_plural('probe or lifecycle host', len(hosts))} {_quoted(sorted(hosts))}"
+    return Finding("probe or lifecycle host", text)
 
 
 def capabilities(metadata: Object, spec: Object) -> Finding | None:
@@ -115,7 +160,7 @@ def proc_mount(metadata: Object, spec: Object) -> Finding | None:
     return Finding("procMount", f"{_named(bad)} must not set securityContext.procMount to {values}")
 
 
-def selinux(metadata: Object, spec: Object) -> Finding | None:
+def selinux(allowed: frozenset[str], metadata: Object, spec: Object) -> Finding | None:
     types: set[str] = set()
     fields: dict[str, bool] = {}
 
@@ -124,11 +169,11 @@ def selinux(metadata: Object, spec: Object) -> Finding | None:
         if chosen is None:
             return False
         kind = chosen.get("type") or ""
-        if kind not in _SELINUX_TYPES:
+        if kind not in allowed:
             types.add(kind)
         named = [word for word in ("user", "role") if chosen.get(word)]
         fields.update(dict.fromkeys(named, True))
-        return bool(named) or kind not in _SELINUX_TYPES
+        return bool(named) or kind not in allowed
 
     setters = _setters(spec, is_bad)
     if not setters:
@@ -210,12 +255,12 @@ def dropped_capabilities(metadata: Object, spec: Object) -> Finding | None:
     return Finding("unrestricted capabilities", "; ".join(details)) if details else None
 
 
-def volumes(metadata: Object, spec: Object) -> Finding | None:
+def volumes(allowed: frozenset[str], metadata: Object, spec: Object) -> Finding | None:
     bad: list[str] = []
     types: set[str] = set()
     for volume in spec.get("volumes") or ():
         kinds = {key for key, value in volume.items() if key != "name" and value is not None}
-        if not kinds & _VOLUMES:
+        if not kinds & allowed:
             bad.append(volume.get("name", ""))
             types |= kinds or {"unknown"}
     if not bad:
@@ -262,37 +307,79 @@ def not_windows(check: Check) -> Check:
     return checked
 
 
+def not_user_namespaced(check: Check) -> Check:
+    """Return *check* without pods in a user namespace, whose root has no privileges on the node."""
+
+    def checked(metadata: Object, spec: Object) -> Finding | None:
+        return None if spec.get("hostUsers") is False else check(metadata, spec)
+
+    return checked
+
+
 Versions = tuple[tuple[int, Check], ...]
 """Checks with the first minor version to which each applies, in ascending order."""
 
 
-def baseline(keys: Keys) -> dict[str, Versions]:
+@dataclass(frozen=True, slots=True)
+class Standards:
+    """Properties of the server on which the checks depend."""
+
+    minor: int = 29
+    """Minor release of the server, which is the latest version of the checks."""
+    relaxes_user_namespaces: bool = False
+    """Some checks of all versions do not apply to pods in a user namespace.
+
+    spec: gate.UserNamespacesPodSecurityStandards
+    """
+
+
+def baseline(keys: Keys, standards: Standards) -> dict[str, Versions]:
     """Return the checks of the level ``baseline``; *keys* are the annotations of the checked pods."""
+    profiles = app_armor_fields if standards.minor >= _APPARMOR_FIELDS else app_armor
     return {
-        "appArmorProfile": ((0, partial(app_armor, keys)),),
+        "appArmorProfile": ((0, partial(profiles, keys)),),
         "capabilities_baseline": ((0, capabilities),),
         "hostNamespaces": ((0, host_namespaces),),
         "hostPathVolumes": ((0, host_paths),),
         "hostPorts": ((0, host_ports),),
         "privileged": ((0, privileged),),
-        "procMount": ((0, proc_mount),),
-        "seLinuxOptions": ((0, selinux),),
+        "hostProbesAndHostLifecycle": ((34, probe_hosts),),
+        "procMount": ((0, _relaxed(proc_mount, standards)), (35, not_user_namespaced(proc_mount))),
+        "seLinuxOptions": ((0, partial(selinux, _SELINUX_TYPES)), (31, partial(selinux, _SELINUX_TYPES_31))),
         "seccompProfile_baseline": ((0, partial(seccomp_annotations, keys)), (19, seccomp_baseline)),
-        "sysctls": ((0, sysctls(_SYSCTLS)), (27, sysctls(_SYSCTLS_27)), (29, sysctls(_SYSCTLS_29))),
+        "sysctls": (
+            (0, sysctls(_SYSCTLS)),
+            (27, sysctls(_SYSCTLS_27)),
+            (29, sysctls(_SYSCTLS_29)),
+            (32, sysctls(_SYSCTLS_32)),
+        ),
         "windowsHostProcess": ((0, windows_host_process),),
     }
 
 
-RESTRICTED: dict[str, Versions] = {
-    "allowPrivilegeEscalation": ((8, privilege_escalation), (25, not_windows(privilege_escalation))),
-    "capabilities_restricted": ((22, dropped_capabilities), (25, not_windows(dropped_capabilities))),
-    "restrictedVolumes": ((0, volumes),),
-    "runAsNonRoot": ((0, non_root),),
-    "runAsUser": ((23, user),),
-    "seccompProfile_restricted": ((19, seccomp_restricted), (25, not_windows(seccomp_restricted))),
-}
+def restricted(standards: Standards) -> dict[str, Versions]:
+    """Return the checks that the level ``restricted`` adds."""
+    types = _VOLUMES | {"image"} if standards.minor >= _IMAGE_VOLUMES else _VOLUMES
+    return {
+        "allowPrivilegeEscalation": ((8, privilege_escalation), (25, not_windows(privilege_escalation))),
+        "capabilities_restricted": ((22, dropped_capabilities), (25, not_windows(dropped_capabilities))),
+        "procMount_restricted": ((35, proc_mount),),
+        "restrictedVolumes": ((0, partial(volumes, types)),),
+        "runAsNonRoot": ((0, _relaxed(non_root, standards)), (35, not_user_namespaced(non_root))),
+        "runAsUser": ((23, _relaxed(user, standards)), (35, not_user_namespaced(user))),
+        "seccompProfile_restricted": ((19, seccomp_restricted), (25, not_windows(seccomp_restricted))),
+    }
+
+
+def _relaxed(check: Check, standards: Standards) -> Check:
+    return not_user_namespaced(check) if standards.relaxes_user_namespaces else check
+
+
+_APPARMOR_FIELDS, _IMAGE_VOLUMES = 30, 31
+"""First minor releases with fields for AppArmor profiles, and with image volumes."""
 REPLACES = {
     "capabilities_restricted": "capabilities_baseline",
+    "procMount_restricted": "procMount",
     "restrictedVolumes": "hostPathVolumes",
     "seccompProfile_restricted": "seccompProfile_baseline",
 }

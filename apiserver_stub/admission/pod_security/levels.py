@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from apiserver_stub.admission.pod_security.checks import REPLACES, RESTRICTED, Check, Finding, Versions, baseline
+from apiserver_stub.admission.pod_security.checks import (
+    REPLACES,
+    Check,
+    Finding,
+    Standards,
+    Versions,
+    baseline,
+    restricted,
+)
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, invalid_value
 from apiserver_stub.validation.pod_annotations import keys
@@ -19,7 +27,8 @@ MODES: tuple[Mode, ...] = ("enforce", "audit", "warn")
 LEVELS = ("privileged", "baseline", "restricted")
 LATEST = "latest"
 _VERSION = re.compile(r"v1\.(0|[1-9][0-9]{0,8})")
-_LATEST_MINOR = 1 << 31
+EARLY = Standards()
+"""Standards of the oldest release."""
 _LEVEL_RULE = f"must be one of {', '.join(LEVELS)}"
 _VERSION_RULE = 'must be "latest" or "v1.x"'
 
@@ -38,13 +47,17 @@ class Level:
     def is_privileged(self) -> bool:
         return self.name == "privileged"
 
-    def findings(self, pod: Object, identity: Identity) -> list[Finding]:
-        """Return the violations of this level by *pod*."""
+    def findings(self, pod: Object, identity: Identity, standards: Standards = EARLY) -> list[Finding]:
+        """Return the violations of this level by *pod*; versions after that of the server are its own."""
         if self.is_privileged:
             return []
         metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
-        findings = (check(metadata, spec) for check in _checks(self.name, _minor(self.version), identity))
+        findings = (check(metadata, spec) for check in _checks(self.name, self.minor(standards), identity, standards))
         return [finding for finding in findings if finding is not None]
+
+    def minor(self, standards: Standards) -> int:
+        match = _VERSION.fullmatch(self.version)
+        return min(int(match[1]), standards.minor) if match else standards.minor
 
 
 Policy = Mapping[Mode, Level]
@@ -99,21 +112,17 @@ def read_policy(labels: Mapping[str, str], defaults: Policy, prefix: str) -> tup
 
 
 @cache
-def _checks(name: str, minor: int, identity: Identity) -> list[Check]:
-    chosen: dict[str, Versions] = baseline(keys(identity))
+def _checks(name: str, minor: int, identity: Identity, standards: Standards) -> list[Check]:
+    chosen: dict[str, Versions] = baseline(keys(identity), standards)
     if name == "restricted":
-        for check, versions in RESTRICTED.items():
+        added = restricted(standards)
+        for check, versions in added.items():
             if _as_of(versions, minor) is not None:
                 chosen.pop(REPLACES.get(check, ""), None)
-        chosen |= RESTRICTED
+        chosen |= added
     current = (_as_of(versions, minor) for versions in chosen.values())
     return [check for check in current if check is not None]
 
 
 def _as_of(versions: Versions, minor: int) -> Check | None:
     return next((check for first, check in reversed(versions) if first <= minor), None)
-
-
-def _minor(version: str) -> int:
-    match = _VERSION.fullmatch(version)
-    return int(match[1]) if match else _LATEST_MINOR

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.admission.pod_security.levels import Level, read_policy
+from apiserver_stub.admission.pod_security.checks import Standards
+from apiserver_stub.admission.pod_security.levels import EARLY, Level, read_policy
 from nodeagent.base.identity import Identity
 
 GOOD = {
@@ -28,8 +29,8 @@ def secure(**context: Any) -> dict[str, Any]:
     return {"securityContext": {**GOOD["securityContext"], **context}}
 
 
-def reported(level: str, made: dict[str, Any], version: str = "latest") -> list[str]:
-    return [str(finding) for finding in Level(level, version).findings(made, Identity())]
+def reported(level: str, made: dict[str, Any], version: str = "latest", standards: Standards = EARLY) -> list[str]:
+    return [str(finding) for finding in Level(level, version).findings(made, Identity(), standards)]
 
 
 @pytest.mark.parametrize(
@@ -134,3 +135,69 @@ def test_namespace_labels_define_the_policy() -> None:
         f"metadata.labels[{prefix}enforce]",
         f"metadata.labels[{prefix}warn-version]",
     ]
+
+
+def test_apparmor_fields_are_checked_where_they_exist() -> None:
+    profile = {"appArmorProfile": {"type": "Unconfined"}}
+    annotations = {"annotations": {"container.apparmor.security.beta.kubernetes.io/a": "unconfined"}}
+    allowed = {"appArmorProfile": {"type": "RuntimeDefault"}}
+    made = pod({"securityContext": profile}, securityContext=profile, metadata=annotations)
+
+    assert reported("baseline", made, standards=Standards(30)) == [
+        'forbidden AppArmor profiles (pod and container "a" and annotation must not set AppArmor profile type to '
+        '"Unconfined", "container.apparmor.security.beta.kubernetes.io/a="unconfined"")'
+    ]
+    assert reported("baseline", pod(securityContext=profile), standards=Standards(29)) == []
+    assert reported("baseline", pod(securityContext=allowed), standards=Standards(30)) == []
+
+
+@pytest.mark.parametrize(
+    ("made", "version", "minor", "expected"),
+    [
+        (pod({"livenessProbe": {"httpGet": {"host": "x", "port": 1}}}), "latest", 33, False),
+        (pod({"livenessProbe": {"httpGet": {"host": "x", "port": 1}}}), "latest", 34, True),
+        (pod({"lifecycle": {"preStop": {"httpGet": {"host": "x", "port": 1}}}}), "v1.34", 36, True),
+        (pod({"lifecycle": {"preStop": {"httpGet": {"host": "x", "port": 1}}}}), "v1.33", 36, False),
+        (pod({"livenessProbe": {"httpGet": {"host": "x", "port": 1}}}), "v1.36", 29, False),
+        (pod(securityContext={"seLinuxOptions": {"type": "container_engine_t"}}), "latest", 30, True),
+        (pod(securityContext={"seLinuxOptions": {"type": "container_engine_t"}}), "latest", 31, False),
+        (pod(securityContext={"sysctls": [{"name": "net.ipv4.tcp_rmem"}]}), "latest", 31, True),
+        (pod(securityContext={"sysctls": [{"name": "net.ipv4.tcp_rmem"}]}), "latest", 32, False),
+    ],
+)
+def test_baseline_follows_the_release(made: dict[str, Any], version: str, minor: int, expected: bool) -> None:
+    assert bool(reported("baseline", made, version, Standards(minor))) is expected
+
+
+@pytest.mark.row("gate.UserNamespacesPodSecurityStandards")
+@pytest.mark.parametrize(
+    ("standards", "relaxed"),
+    [
+        (Standards(29), False),
+        (Standards(29, relaxes_user_namespaces=True), True),
+        (Standards(34), False),
+        (Standards(35), True),
+    ],
+)
+def test_pods_in_a_user_namespace_may_run_as_root(standards: Standards, relaxed: bool) -> None:
+    made = pod(secure(runAsNonRoot=False, runAsUser=0), hostUsers=False)
+
+    findings = reported("restricted", made, standards=standards)
+
+    assert [text for text in findings if "runAs" in text] == ([] if relaxed else findings)
+    assert bool(reported("restricted", pod(secure(runAsNonRoot=False, runAsUser=0)), standards=standards))
+
+
+def test_unmasked_proc_requires_a_user_namespace() -> None:
+    unmasked, standards = pod(secure(procMount="Unmasked"), hostUsers=False), Standards(35)
+
+    assert reported("baseline", unmasked, standards=standards) == []
+    assert reported("baseline", pod(secure(procMount="Unmasked")), standards=standards)
+    assert reported("restricted", unmasked, standards=standards)
+
+
+@pytest.mark.parametrize(("minor", "allowed"), [(29, False), (31, True)])
+def test_image_volumes_are_not_restricted_where_they_exist(minor: int, allowed: bool) -> None:
+    made = pod(GOOD, volumes=[{"name": "v", "image": {"reference": "i"}}])
+
+    assert (reported("restricted", made, standards=Standards(minor)) == []) is allowed
