@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import PurePosixPath
 
 from nodeagent.base import identity
 from nodeagent.model.pod import Pod
+
+_PLUGIN_DIRECTORIES = {"device-plugins", "plugins_registry"}
+"""Directories in which node plugins register."""
 
 
 class ChangeKind(StrEnum):
@@ -58,6 +62,8 @@ class DesiredPods:
     def publish(self, source: str, pods: Sequence[Pod]) -> list[Change]:
         """Store the new set of *source* and return its changes: removals, then additions, then updates.
 
+        Among the additions, pods of node plugins are first, because other pods wait for their devices and volumes.
+
         A second pod with the same namespace and name in a set is ignored and reported once.
         """
         before = self._sets.get(source, {})
@@ -77,7 +83,9 @@ class DesiredPods:
             elif old is not pod and old != pod:
                 kind = ChangeKind.UPDATED if _desired_state_differs(old, pod) else ChangeKind.STATUS
                 updated.append(Change(kind, pod, source, before=old))
-        added.sort(key=lambda change: str(change.pod.metadata.creation_timestamp or ""))
+        added.sort(
+            key=lambda change: (not _is_node_plugin(change.pod), str(change.pod.metadata.creation_timestamp or ""))
+        )
         ignored = [
             Change(ChangeKind.DUPLICATE, duplicate, source) for duplicate in duplicates if duplicate.uid not in reported
         ]
@@ -118,6 +126,14 @@ def is_static(pod: Pod) -> bool:
     """Return whether *pod* comes from a file or URL instead of the API."""
     source = (pod.metadata.annotations or {}).get(identity.current().label("config.source"), "api")
     return source != "api" and not is_mirror(pod)
+
+
+def _is_node_plugin(pod: Pod) -> bool:
+    """Return whether *pod* serves a device plugin or driver: a DaemonSet's or static pod with the agent's sockets."""
+    if not is_static(pod) and not any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references or ()):
+        return False
+    paths = [PurePosixPath(volume.host_path.path) for volume in pod.spec.volumes or () if volume.host_path is not None]
+    return any(not _PLUGIN_DIRECTORIES.isdisjoint(path.parts) for path in paths)
 
 
 def _desired_state_differs(old: Pod, new: Pod) -> bool:

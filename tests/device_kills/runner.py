@@ -106,7 +106,7 @@ class Runner:
             environment = [{"name": "KILLS_POD", "value": name}]
             limits = {WIDGET: str(count)}
             container = {"resources": {"limits": limits}, "env": environment}
-            pod = simple_pod(name, nodeName="node-1", container=container, restartPolicy="Never")
+            pod = simple_pod(name, nodeName="node-1", container=container)
             self._request("POST", "/api/v1/namespaces/default/pods", pod)
             self._pods[name] = count
         elif self._processes and self._random.random() < 0.5:

@@ -23,6 +23,9 @@ async def run(arguments: argparse.Namespace) -> None:
     socket = arguments.directory / arguments.endpoint
     while not stop.is_set():
         async with serve(service, socket):
+            if arguments.serve_only:
+                await stop.wait()
+                return
             try:
                 await register(arguments.directory, arguments.endpoint, arguments.resource)
             except grpc.aio.AioRpcError as error:
@@ -40,6 +43,7 @@ def main() -> None:
     parser.add_argument("--directory", type=Path, required=True, help="the agent's directory device-plugins")
     parser.add_argument("--state", type=Path, required=True, help="directory of devices, faults and calls")
     parser.add_argument("--endpoint", default="w.sock")
+    parser.add_argument("--serve-only", action="store_true", help="do not register")
     parser.add_argument("--preferences", action="store_true")
     parser.add_argument("--pre-start", action="store_true")
     asyncio.run(run(parser.parse_args()))

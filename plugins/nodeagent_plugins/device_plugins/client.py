@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import Sequence
 from math import inf
@@ -16,6 +17,7 @@ from nodeagent.errors import DeviceError
 
 DIAL_SECONDS, OPTIONS_SECONDS, CALL_SECONDS = 10.0, 10.0, 30.0
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+_DIAL_PAUSE_SECONDS = 0.1
 _HEALTHY = "Healthy"
 _DEFAULT_PERMISSIONS = "rwm"
 _TRANSIENT = ("Unavailable", "DeadlineExceeded")
@@ -36,20 +38,34 @@ class DevicePlugin:
         self.has_preference = self.needs_pre_start = False
         self._connection: Connection | None = None
 
-    async def read_options(self) -> None:
-        """Read the options of the plugin, which it must be able to return before its registration.
+    async def read_options(self, dial_seconds: float = DIAL_SECONDS) -> None:
+        """Read the options of the plugin before its registration is accepted.
 
+        :param dial_seconds: time in which the plugin must serve; some register before they do.
         :raises DeviceError: the plugin cannot be reached.
         """
         try:
-            async with connect(self.endpoint, DIAL_SECONDS + OPTIONS_SECONDS) as connection:
-                await self._read_options(connection)
-        except RpcError as error:
-            raise DeviceError(f"failed to dial device plugin: {error}") from error
+            async with asyncio.timeout(dial_seconds) as limit:
+                while not await self._dial(limit):  # noqa: ASYNC110  The plugin sends no event when it serves.
+                    await asyncio.sleep(_DIAL_PAUSE_SECONDS)
+        except TimeoutError:
+            raise DeviceError("failed to dial device plugin: context deadline exceeded") from None
+
+    async def _dial(self, limit: asyncio.Timeout) -> bool:
+        """Connect once and read the options; return whether the plugin serves."""
+        async with connect(self.endpoint, DIAL_SECONDS + OPTIONS_SECONDS) as connection:
+            try:
+                await connection.wait_ready(DIAL_SECONDS)
+            except RpcError:
+                return False
+            limit.reschedule(None)
+            await self._read_options(connection)
+            return True
 
     async def watch(self, publish: PublishDevices) -> None:
         try:
             async with connect(self.endpoint, inf, max_message_bytes=MAX_MESSAGE_BYTES) as connection:
+                await connection.wait_ready(DIAL_SECONDS)
                 await self._read_options(connection)
                 self._connection = connection
                 async for message in connection.stream(_METHODS["ListAndWatch"], api.Empty()):
@@ -98,7 +114,6 @@ class DevicePlugin:
             raise DeviceError(str(error), transient=error.code in _TRANSIENT) from error
 
     async def _read_options(self, connection: Connection) -> None:
-        await connection.wait_ready(DIAL_SECONDS)
         try:
             options = await connection.call(_METHODS["GetDevicePluginOptions"], api.Empty(), OPTIONS_SECONDS)
         except RpcError as error:

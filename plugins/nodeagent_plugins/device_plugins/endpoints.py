@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nodeagent.contracts.devices import DeviceManager, DeviceRegistration
-from nodeagent_plugins.device_plugins.client import DevicePlugin
+from nodeagent_plugins.device_plugins.client import DIAL_SECONDS, DevicePlugin
 
 VERSION = "v1beta1"
 
@@ -20,10 +20,11 @@ class Endpoints:
     """Device plugins by resource.
 
     :param cdi: accept CDI devices in responses.
+    :param dial_seconds: time in which a plugin that registers must serve.
     """
 
-    def __init__(self, devices: DeviceManager, *, cdi: bool) -> None:
-        self._devices, self._cdi = devices, cdi
+    def __init__(self, devices: DeviceManager, *, cdi: bool, dial_seconds: float = DIAL_SECONDS) -> None:
+        self._devices, self._cdi, self._dial_seconds = devices, cdi, dial_seconds
         self._connected: dict[str, _Connected] = {}
 
     async def connect(self, resource: str, socket: str) -> None:
@@ -32,7 +33,7 @@ class Endpoints:
         :raises DeviceError: the plugin cannot be reached, or the name is invalid.
         """
         plugin = DevicePlugin(resource, socket, cdi=self._cdi)
-        await plugin.read_options()
+        await plugin.read_options(self._dial_seconds)
         # The earlier plugin is closed by its identity, not by its name, which the new one has as well.
         self._connected[resource] = _Connected(plugin, self._devices.add(plugin))
 

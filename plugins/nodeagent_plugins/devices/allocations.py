@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from nodeagent.contracts.device_responses import DeviceResponse
 from nodeagent.model.extended_resources import containers_in_order
 from nodeagent.model.pod import Pod
+from nodeagent_plugins.devices.checkpoint import Entry
 
 ContainerKey = tuple[str, str]
 """UID of the pod and name of the container."""
@@ -26,6 +27,8 @@ class Assignment:
     """Devices that must not be exchanged for others that the provider prefers."""
     hint: frozenset[int] | None = None
     """NUMA nodes to prefer; ``None`` for any."""
+    stored: Entry | None = None
+    """Entry of the checkpoint, once the devices are allocated."""
 
 
 class Allocations:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nodeagent_plugins.devices.checksum import checksum
+from nodeagent_plugins.devices.checksum import HEAD, checksum, entry_text, fnv, tail_text
 
 FILE = "kubelet_internal_checkpoint"
 NO_NODE = -1
@@ -45,23 +45,40 @@ class CheckpointData:
     """Healthy devices by resource."""
 
 
-def encode(data: CheckpointData) -> str:
-    """Return the content of the file."""
-    entries = [
-        {
-            "PodUID": each.uid,
-            "ContainerName": each.container,
-            "ResourceName": each.resource,
-            "DeviceIDs": {str(node): list(ids) for node, ids in sorted(each.devices.items())},
-            "AllocResp": base64.b64encode(each.response).decode(),
-        }
-        for each in data.entries
-    ]
-    content = {
-        "PodDeviceEntries": entries or None,
-        "RegisteredDevices": {name: list(ids) for name, ids in data.registered.items()},
-    }
-    return json.dumps({"Data": content, "Checksum": checksum(content)}, separators=(",", ":"))
+@dataclass(frozen=True, slots=True)
+class _Encoded:
+    """Encoded entry, and the checksum of the text up to it."""
+
+    entry: Entry
+    json: str
+    checksum: int
+
+
+class Encoder:
+    """Encodes the file; only entries after the first changed one are encoded again."""
+
+    def __init__(self) -> None:
+        self._encoded: list[_Encoded] = []
+
+    def encode(self, data: CheckpointData) -> tuple[str, int]:
+        """Return the content of the file, and its checksum."""
+        found, checksum = self._encoded, fnv(f"{HEAD}[")
+        same = 0
+        while same < min(len(found), len(data.entries)) and found[same].entry is data.entries[same]:
+            same += 1
+        del found[same:]
+        if found:
+            checksum = found[-1].checksum
+        for entry in data.entries[same:]:
+            content = _to_object(entry)
+            checksum = fnv(f"{' ' if found else ''}{entry_text(content)}", checksum)
+            found.append(_Encoded(entry, _dumps(content), checksum))
+        registered = {name: list(ids) for name, ids in data.registered.items()}
+        tail = tail_text(registered)
+        checksum = fnv(f"]{tail}", checksum) if found else fnv(f"{HEAD}<nil>{tail}")
+        entries = f"[{','.join(each.json for each in found)}]" if found else "null"
+        text = f'{{"PodDeviceEntries":{entries},"RegisteredDevices":{_dumps(registered)}}}'
+        return f'{{"Data":{text},"Checksum":{checksum}}}', checksum
 
 
 def decode(text: str) -> CheckpointData:
@@ -99,8 +116,10 @@ def read(file: Path) -> CheckpointData | None:
         raise CheckpointDamaged(str(error)) from error
 
 
-def write(file: Path, text: str) -> None:
-    """Replace the file, and store it on disk. Blocking.
+def write(file: Path, text: str, *, sync: bool = True) -> None:
+    """Replace the file. Blocking.
+
+    :param sync: wait until the content is on disk.
 
     :raises OSError: the file cannot be written; the previous one remains.
     """
@@ -109,7 +128,8 @@ def write(file: Path, text: str) -> None:
     with aside.open("w", encoding="utf-8") as stream:
         stream.write(text)
         stream.flush()
-        os.fsync(stream.fileno())
+        if sync:
+            os.fsync(stream.fileno())
     aside.replace(file)
 
 
@@ -120,6 +140,20 @@ def by_node(ids: Iterable[str], nodes: Mapping[str, Sequence[int]]) -> dict[int,
         for node in nodes.get(id) or (NO_NODE,):
             found.setdefault(node, []).append(id)
     return found
+
+
+def _to_object(entry: Entry) -> dict[str, Any]:
+    return {
+        "PodUID": entry.uid,
+        "ContainerName": entry.container,
+        "ResourceName": entry.resource,
+        "DeviceIDs": {str(node): list(ids) for node, ids in sorted(entry.devices.items())},
+        "AllocResp": base64.b64encode(entry.response).decode(),
+    }
+
+
+def _dumps(content: Any) -> str:
+    return json.dumps(content, separators=(",", ":"), ensure_ascii=False)
 
 
 def _entry(each: Any) -> Entry:

@@ -9,7 +9,8 @@ import base64
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-_BASIS, _PRIME = 0x811C9DC5, 0x01000193
+BASIS, _PRIME = 0x811C9DC5, 0x01000193
+HEAD = "(checkpoint.checkpointData){PodDeviceEntries:([]checkpoint.PodDevicesEntry)"
 
 
 def checksum(data: Mapping[str, Any]) -> int:
@@ -18,20 +19,19 @@ def checksum(data: Mapping[str, Any]) -> int:
     :raises ValueError: a value has another type; as do ``KeyError``, ``TypeError`` and ``AttributeError``.
     """
     entries = data["PodDeviceEntries"]
-    registered = data["RegisteredDevices"]
-    text = (
-        "(checkpoint.checkpointData){PodDeviceEntries:([]checkpoint.PodDevicesEntry)"
-        f"{'<nil>' if entries is None else _list(map(_entry, entries))} "
-        "RegisteredDevices:(map[string][]string)"
-        f"{'<nil>' if registered is None else _map((name, _names(registered[name])) for name in sorted(registered))}}}"
-    )
-    found = _BASIS
+    listed = "<nil>" if entries is None else f"[{' '.join(map(entry_text, entries))}]"
+    return fnv(f"{HEAD}{listed}{tail_text(data['RegisteredDevices'])}")
+
+
+def fnv(text: str, found: int = BASIS) -> int:
+    """Return the hash of *text*, which continues the text whose hash is *found*."""
     for byte in text.encode():
         found = (found ^ byte) * _PRIME & 0xFFFFFFFF
     return found
 
 
-def _entry(entry: Mapping[str, Any]) -> str:
+def entry_text(entry: Mapping[str, Any]) -> str:
+    """Return the text of one entry."""
     nodes = entry["DeviceIDs"]
     devices = "<nil>" if nodes is None else _map((node, _names(nodes[node])) for node in sorted(nodes, key=int))
     response = base64.b64decode(entry["AllocResp"] or "", validate=True)
@@ -40,6 +40,12 @@ def _entry(entry: Mapping[str, Any]) -> str:
         f"ResourceName:(string){entry['ResourceName']} DeviceIDs:(checkpoint.DevicesPerNUMA){devices} "
         f"AllocResp:([]uint8){_list(map(str, response))}}}"
     )
+
+
+def tail_text(registered: Mapping[str, Any] | None) -> str:
+    """Return the text after the entries."""
+    listed = "<nil>" if registered is None else _map((name, _names(registered[name])) for name in sorted(registered))
+    return f" RegisteredDevices:(map[string][]string){listed}}}"
 
 
 def _names(names: Iterable[str] | None) -> str:

@@ -29,11 +29,13 @@ _annotation = msgspec.json.Decoder(dict[str, list[str]])
 
 def to_checkpoint(reservations: Reservations) -> CheckpointData:
     """Return the allocated devices and the healthy devices of each resource; reservations are not included."""
-    entries = [
-        Entry(uid, container, resource, by_node(each.ids, each.nodes), encode_response(each.response))
-        for (uid, container), resource, each in reservations.allocations
-        if each.response is not None
-    ]
+    entries = []
+    for (uid, container), resource, each in reservations.allocations:
+        if each.response is not None:
+            if each.stored is None:
+                content = encode_response(each.response)
+                each.stored = Entry(uid, container, resource, by_node(each.ids, each.nodes), content)
+            entries.append(each.stored)
     registered = {
         name: sorted(resource.healthy) if resource.restored is None else ()
         for name, resource in sorted(reservations.resources.items())

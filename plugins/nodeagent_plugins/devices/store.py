@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from nodeagent_plugins.devices.checkpoint import FILE, CheckpointDamaged, CheckpointData, encode, read, write
+from nodeagent_plugins.devices.checkpoint import FILE, CheckpointDamaged, CheckpointData, Encoder, read, write
 
 BOOT_FILE = "devices_boot"
 """File alongside the checkpoint with the boot ID and the checksum of the last written checkpoint."""
@@ -29,6 +29,7 @@ class Store:
         self._lock = asyncio.Lock()
         self._requested = self._written = 0
         self._text = ""
+        self._encoder = Encoder()
 
     async def load(self) -> tuple[CheckpointData, bool]:
         """Return the stored state, and whether it was written since the host booted.
@@ -63,13 +64,13 @@ class Store:
             self._written = request
 
     def _save(self, data: CheckpointData) -> None:
-        text = encode(data)
+        text, checksum = self._encoder.encode(data)
         if text == self._text and self.file.exists():
             return
-        boot = json.dumps({"bootID": self._boot_id(), "checksum": json.loads(text)["Checksum"]})
         write(self.file, text)
         self._text = text
-        write(self._boot_file, boot)
+        # If it is lost or older than the checkpoint, the time of the checkpoint is compared with that of the boot.
+        write(self._boot_file, json.dumps({"bootID": self._boot_id(), "checksum": checksum}), sync=False)
 
     def _is_current_boot(self) -> bool:
         """Return whether the checkpoint was written since the host booted.

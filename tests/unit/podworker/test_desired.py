@@ -2,6 +2,7 @@
 
 import msgspec
 
+from nodeagent.model.meta import OwnerReference
 from nodeagent.model.pod import PodStatus
 from nodeagent.podworker.desired import ChangeKind, DesiredPods, is_mirror, is_static
 from nodeagent.testing import make_pod
@@ -75,3 +76,17 @@ def test_mirror_pods_are_not_desired():
     assert is_mirror(mirror)
     assert not is_static(mirror)
     assert desired.pods() == []
+
+
+def test_pods_of_node_plugins_are_added_first():
+    old = make_pod("old")
+    directory = {"name": "d", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}
+    registry = {"name": "r", "hostPath": {"path": "/var/lib/kubelet/plugins_registry/"}}
+    daemon = {"owner_references": [OwnerReference(api_version="apps/v1", kind="DaemonSet", name="d", uid="d")]}
+    plugin = make_pod("plugin", volumes=[directory], metadata=daemon)
+    driver = make_pod("driver", volumes=[registry], metadata=daemon)
+    user = make_pod("user", volumes=[directory])  # Not part of a DaemonSet.
+
+    changes = DesiredPods(["api"]).publish("api", [old, user, driver, plugin])
+
+    assert [change.pod.name for change in changes] == ["driver", "plugin", "old", "user"]

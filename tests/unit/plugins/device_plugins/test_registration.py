@@ -37,7 +37,7 @@ def devices():
 
 @pytest.fixture
 async def server(directory, devices):
-    server = RegistrationServer(directory, Endpoints(devices, cdi=True), FakeClock())
+    server = RegistrationServer(directory, Endpoints(devices, cdi=True, dial_seconds=0.3), FakeClock())
     task = asyncio.create_task(server.run())
     await eventually((directory / "kubelet.sock").exists)
     yield directory
@@ -80,7 +80,7 @@ async def test_registered_plugin_becomes_a_provider(server, plugin, devices):
         ({"resource_name": "example.com/a b"}, 'the ResourceName "example.com/a b" is invalid'),
         ({"endpoint": "../w.sock"}, "invalid endpoint '../w.sock': must be the name of a socket in the directory"),
         ({"endpoint": "kubelet.sock"}, "invalid endpoint 'kubelet.sock'"),
-        ({"endpoint": "absent.sock"}, "failed to dial device plugin: "),
+        ({"endpoint": "absent.sock"}, "failed to dial device plugin: context deadline exceeded"),
     ],
 )
 async def test_invalid_registration_is_rejected(server, plugin, devices, fields, message):
@@ -90,6 +90,16 @@ async def test_invalid_registration_is_rejected(server, plugin, devices, fields,
     assert raised.value.code == "Unknown"
     assert raised.value.details.startswith(message)
     assert devices.providers == []
+
+
+async def test_plugin_may_serve_after_it_has_registered(directory, devices, tmp_path):
+    endpoints = Endpoints(devices, cdi=True)
+    registration = asyncio.create_task(endpoints.connect(WIDGET, str(directory / "late.sock")))
+    await asyncio.sleep(0.15)
+    async with serve(DevicePluginService(Control(tmp_path / "p")), directory / "late.sock"):
+        await registration
+
+    assert [provider.resource for provider in devices.providers] == [WIDGET]
 
 
 async def test_plugin_without_options_is_rejected(server, plugin, devices):

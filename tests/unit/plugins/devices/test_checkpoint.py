@@ -6,11 +6,15 @@ import json
 
 import pytest
 
-from nodeagent_plugins.devices.checkpoint import CheckpointDamaged, CheckpointData, Entry, by_node, decode, encode
+from nodeagent_plugins.devices.checkpoint import CheckpointDamaged, CheckpointData, Encoder, Entry, by_node, decode
 
 RESPONSE = "Ch8KFk5WSURJQV9WSVNJQkxFX0RFVklDRVMSBXRlZ3Jh"
 GPU = "nvidia.com/gpu"
 UID = "bf52b2cd-b611-4e79-86b1-280b283185c3"
+
+
+def encode(data: CheckpointData) -> str:
+    return Encoder().encode(data)[0]
 
 
 def document(data: object, checksum: int) -> str:
@@ -56,6 +60,14 @@ def test_devices_of_several_numa_nodes_are_listed_under_each():
     (entry,) = json.loads(encode(data))["Data"]["PodDeviceEntries"]
     assert entry["DeviceIDs"] == {"-1": ["b"], "0": ["a"], "1": ["a"]}
     assert decode(encode(data)).entries[0].devices == {-1: ("b",), 0: ("a",), 1: ("a",)}
+
+
+def test_changed_entries_are_encoded_as_if_all_were():
+    encoder, entries = Encoder(), [Entry(f"u{n}", "main", GPU, {-1: [f"g{n}"]}, bytes([n])) for n in range(5)]
+    for chosen in (entries[:3], entries, entries[1:], entries[1:3], [], entries):
+        data = CheckpointData(tuple(chosen), {GPU: ["g0"]})
+        assert encoder.encode(data)[0] == encode(data)
+        assert decode(encode(data)).registered == {GPU: ("g0",)}
 
 
 @pytest.mark.parametrize(
