@@ -128,6 +128,9 @@ class VolumeAttacher:
             self._add(*state.nodes_of_claim(record.key))
         elif collection == VOLUMES:
             state.volumes.pop(record.key, None)
+            for each in state.attachments.values():
+                if dig(each, ("spec", "source", "persistentVolumeName")) == record.key:
+                    self._add(str(dig(each, ("spec", "nodeName"))))
         elif collection == self._attachments:
             self._reported.pop(record.key, None)
             if (attachment := state.attachments.pop(record.key, None)) is not None:
@@ -215,7 +218,7 @@ class VolumeAttacher:
         name = node["metadata"]["name"]
         attached = {
             volume.unique_name: each["metadata"]["name"]
-            for volume, each in self._state.attached_to(name)
+            for volume, each in self._state.attached_to(name, _names(node))
             if dig(each, ("status", "attached")) and "deletionTimestamp" not in each["metadata"]
         }
 
@@ -240,18 +243,25 @@ class VolumeAttacher:
         :param in_use: names of the volumes that the node may have mounted.
         :raises ApiError: an object cannot be deleted.
         """
-        for volume, attachment in list(self._state.attached_to(node)):
+        for volume, attachment in list(self._state.attached_to(node, in_use or ())):
             metadata = attachment["metadata"]
             if metadata["name"] in keep or volume.unique_name in (in_use or ()) or "deletionTimestamp" in metadata:
                 continue
-            if in_use is not None and await self._is_in_use(node, volume):
+            if in_use is not None and await self._is_in_use(node, metadata["name"]):
                 continue
             await delete_object(self._context, self._resource, attachment)
 
-    async def _is_in_use(self, node: str, volume: AttachableVolume) -> bool:
-        """Return whether the status of the node lists the volume as of now, in use or attached."""
+    async def _is_in_use(self, node: str, attachment: str) -> bool:
+        """Return whether the status of the node lists the volume of *attachment* as of now, in use or attached."""
         await self._store.catch_up(_NODES)
         record = self._store.collection(_NODES).get(node)
-        status: Object = {} if record is None else objects.decode(record.data).get("status") or {}
-        attached = {each.get("name") for each in status.get("volumesAttached") or ()}
-        return volume.unique_name in attached.union(status.get("volumesInUse") or ())
+        names = set() if record is None else _names(objects.decode(record.data))
+        attached = self._state.attached_to(node, names)
+        return any(volume.unique_name in names for volume, each in attached if each["metadata"]["name"] == attachment)
+
+
+def _names(node: Object) -> set[str]:
+    """Return the names of the volumes in the status of a node."""
+    status = node.get("status") or {}
+    attached = {str(each.get("name")) for each in status.get("volumesAttached") or ()}
+    return attached.union(status.get("volumesInUse") or ())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from apiserver_stub.apimachinery import objects
@@ -12,6 +13,7 @@ from apiserver_stub.controllers.volume_protection import claims_of
 
 PLUGIN = "kubernetes.io/csi/"
 """Start of the names of CSI volumes in node statuses."""
+_NAME = re.compile("csi-[0-9a-f]{64}")
 _SHARED = ("ReadWriteMany", "ReadOnlyMany")
 
 
@@ -83,11 +85,20 @@ class AttachmentState:
                 found.setdefault(volume.attachment_name(node), (volume, []))[1].append(pod)
         return found
 
-    def attached_to(self, node: str) -> Iterator[tuple[AttachableVolume, Object]]:
-        """Yield the attachments of *node* whose volume is known, as the controller creates them."""
+    def attached_to(self, node: str, names: Collection[str] = ()) -> Iterator[tuple[AttachableVolume, Object]]:
+        """Yield the attachments of *node*, as the controller creates them.
+
+        :param names: the volumes in the node's status, which identify those whose PersistentVolume was deleted.
+        """
         for name, attachment in self.attachments.items():
+            if dig(attachment, ("spec", "nodeName")) != node:
+                continue
             volume = self.volume_of(attachment)
-            if dig(attachment, ("spec", "nodeName")) == node and volume and volume.attachment_name(node) == name:
+            if volume is None:
+                volume = _deleted_volume(name, attachment, node, names)
+            elif volume.attachment_name(node) != name:
+                volume = None
+            if volume is not None:
                 yield volume, attachment
 
     def volume_of(self, attachment: Object) -> AttachableVolume | None:
@@ -106,6 +117,22 @@ class AttachmentState:
             volume = self.volumes.get(self.claims.get(key, ""))
             if volume is not None and self.drivers.get(volume.driver, True):
                 yield volume
+
+
+def _deleted_volume(name: str, attachment: Object, node: str, names: Collection[str]) -> AttachableVolume | None:
+    """Return the volume of an attachment whose PersistentVolume was deleted; without a handle if none of *names* is it.
+
+    The name of an attachment is a digest of the handle, so a name in the node's status can be compared with it.
+    """
+    persistent = str(dig(attachment, ("spec", "source", "persistentVolumeName")) or "")
+    if not persistent or not _NAME.fullmatch(name):
+        return None
+    driver = str(dig(attachment, ("spec", "attacher")) or "")
+    for unique in names:
+        volume = AttachableVolume(persistent, driver, unique.removeprefix(f"{PLUGIN}{driver}^"), shared=False)
+        if volume.unique_name == unique and volume.attachment_name(node) == name:
+            return volume
+    return AttachableVolume(persistent, driver, "", shared=False)
 
 
 def csi_volume(obj: Object) -> AttachableVolume | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from apiserver_stub.controllers.volumes.attachment import VolumeAttacher
 from nodeagent.base.identity import Identity
 from nodeagent.testing import FakeClock
@@ -166,6 +168,36 @@ async def test_volume_of_a_deleted_node_is_detached_with_its_last_pod(store: Met
         store.remove(PODS, "n/web")
         await controller.settle()
         assert attachments(store) == []
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_attachment_outlives_a_deleted_volume_until_it_is_unmounted(
+    store: MeteredStore, clock: FakeClock, restarted: bool
+) -> None:
+    fill(store)
+    store.put(NODES, node())
+    store.put(PODS, pod())
+    controller = Controller(store, clock)
+    async with controller.running:
+        await controller.settle()
+        attach(store)
+        await controller.settle()
+        store.put(NODES, {**node(), "status": {"volumesInUse": [UNIQUE], "volumesAttached": [{"name": UNIQUE}]}})
+        await controller.settle()
+        if not restarted:
+            store.remove(PODS, "n/web")
+            store.remove(VOLUMES, "v")
+            await controller.settle()
+    if restarted:
+        store.remove(PODS, "n/web")
+        store.remove(VOLUMES, "v")
+    controller = Controller(store, clock)
+    async with controller.running:
+        await controller.settle()
+        assert len(attachments(store)) == 1 and listed(store) == [UNIQUE]
+        store.put(NODES, {**node(), "status": {"volumesAttached": [{"name": UNIQUE}]}})
+        await controller.settle()
+        assert attachments(store) == [] and listed(store) == []
 
 
 async def test_controller_manager_takes_over(store: MeteredStore, clock: FakeClock) -> None:
