@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 READ_AGAIN_SECONDS = 300.0
-"""Interval at which the PersistentVolume of a mounted volume is read, also if its claim has not changed."""
+"""Interval at which the PersistentVolume of a mounted volume is read, also if its claim has not changed; and the claim,
+if the kind does not expand volumes."""
 
 
 @dataclass(slots=True)
@@ -69,6 +70,8 @@ class Populator:
             current = result.volumes.get(volume.name)
             if current is not None and current.paced and self._request_again(current, pod, volume):
                 continue
+            if current is not None and not current.paced and self._is_settled(current, pod, volume):
+                continue
             try:
                 result.volumes[volume.name] = await self._process(pod, volume, modes[volume.name], current)
             except (NodeAgentError, OSError) as error:
@@ -86,6 +89,18 @@ class Populator:
         if desired is None or (desired.spec.volume is not volume and desired.spec.volume != volume):
             return False
         desired.pod, desired.requested = pod, True
+        return True
+
+    def _is_settled(self, current: NodeVolume, pod: Pod, volume: Volume) -> bool:
+        """Return whether no change of the claim affects a mounted volume: its kind neither expands nor refreshes it."""
+        desired, mount, features = current.desired.get(pod.uid), current.mounts.get(pod.uid), current.features
+        if desired is None or mount is None or mount.released or not current.is_ready(pod.uid):
+            return False
+        if features.expandable is not None or features.refreshed is not None or features.attachable is not None:
+            return False
+        if desired.spec.volume != volume or self._context.clock.now() - desired.read_at >= READ_AGAIN_SECONDS:
+            return False
+        desired.pod = pod
         return True
 
     async def _process(

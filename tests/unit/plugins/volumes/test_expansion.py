@@ -13,7 +13,7 @@ from nodeagent.config.features import build_gates
 from nodeagent.contracts.api import PERSISTENT_VOLUME_CLAIMS
 from nodeagent.errors import ApiConflict, VolumeError
 from nodeagent.testing import FakeApi, FakeClock
-from nodeagent.testing.persistent_volumes import uncertain
+from nodeagent.testing.persistent_volumes import FakePersistentKind, uncertain
 
 from .host import Host, claim_pod
 
@@ -120,6 +120,25 @@ async def test_source_of_a_mounted_volume_is_read_again_every_five_minutes(host:
         await host.clock.advance(seconds)
         await (await host.begin(claim_pod()))
     assert [known is None for known in host.claims.known] == [True, False, False, True]
+
+
+class PlainKind(FakePersistentKind):
+    """A kind without the optional protocols whose results depend on the claim."""
+
+    expand = needs_refresh = attachable = None  # type: ignore[assignment]
+
+
+async def test_claim_is_read_every_five_minutes_if_its_kind_does_not_expand(host: Host) -> None:
+    await host.kill()
+    host.kind = PlainKind(host.root, lambda uid: uid in host.running)
+    host.start()
+    host.claims.add("data")
+    for seconds in (0, 60, 60, 200):
+        await host.clock.advance(seconds)
+        task = await host.begin(claim_pod())
+        await host.clock.advance(0)
+        assert task.done()
+    assert len(host.claims.known) == 2
 
 
 async def test_volume_that_cannot_grow_in_use_is_not_tried_again(host: Host) -> None:
