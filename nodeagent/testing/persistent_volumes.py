@@ -77,6 +77,10 @@ class FakePersistentKind(Faults):
         await self._pass("limit_exceeded")
         return self.limit_reached
 
+    async def supports_label(self, spec: VolumeSpec) -> bool:
+        await self._pass("supports_label")
+        return True
+
     async def needs_refresh(self, spec: VolumeSpec) -> bool:
         return self.refreshes
 

@@ -40,6 +40,8 @@ class DesiredMount:
     since: float
     """Monotonic time of the first request."""
     selinux_label: str = ""
+    needed_label: str = ""
+    """SELinux label that the pod needs, also if the volume is not mounted with it but relabeled by the runtime."""
     requested: bool = True
     """True if a pod sync has requested a mount, or a refresh, that has not started."""
     read_at: float = 0.0

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.persistent_volumes import ClaimResolver, PersistentVolumeKind, VolumeMode, VolumeSpec
 from nodeagent.errors import NodeAgentError, VolumeError
-from nodeagent.model.persistent_volume import READ_WRITE_ONCE_POD
 from nodeagent.model.pod import Pod, Volume
 from nodeagent_plugins.volumes.actual_state import DesiredMount, MountState, NodeVolume
 from nodeagent_plugins.volumes.expansion import claim_size
 from nodeagent_plugins.volumes.features import features_of
 from nodeagent_plugins.volumes.kinds import Kinds, unique_name
 from nodeagent_plugins.volumes.reconstruction import VOLUME_DEVICES, VOLUMES
-from nodeagent_plugins.volumes.selinux import volume_label
+from nodeagent_plugins.volumes.selinux import MountLabels
 
 if TYPE_CHECKING:
     from nodeagent.contracts.context import CgroupsContext
@@ -25,6 +24,11 @@ if TYPE_CHECKING:
 READ_AGAIN_SECONDS = 300.0
 """Interval at which the PersistentVolume of a mounted volume is read, also if its claim has not changed; and the claim,
 if the kind does not expand volumes."""
+
+
+_OTHER_LABEL = (
+    "waiting for unmount of volume {}, because it is already mounted to a different pod with a different SELinux label"
+)
 
 
 @dataclass(slots=True)
@@ -49,6 +53,7 @@ class Populator:
     ) -> None:
         self._context, self._kinds, self._claims, self._volumes = context, kinds, claims, volumes
         self._pods: dict[str, PodVolumes] = {}
+        self._mount_labels = MountLabels(context.gates)
 
     def of(self, pod_uid: str) -> PodVolumes | None:
         """Return the desired volumes of a pod, as last processed."""
@@ -73,7 +78,10 @@ class Populator:
             if current is not None and not current.paced and self._is_settled(current, pod, volume):
                 continue
             try:
-                result.volumes[volume.name] = await self._process(pod, volume, modes[volume.name], current)
+                record = await self._process(pod, volume, modes[volume.name], current)
+                result.volumes[volume.name] = record
+                if record.label_differs(pod.uid) and record.mounts.keys() - {pod.uid}:
+                    result.problems[volume.name] = _OTHER_LABEL.format(record.desired[pod.uid].spec.name)
             except (NodeAgentError, OSError) as error:
                 result.problems[volume.name] = str(error)
         return result
@@ -124,7 +132,9 @@ class Populator:
         name = unique_name(kind, spec, pod.uid)
         base = VOLUME_DEVICES if spec.mode is VolumeMode.BLOCK else VOLUMES
         directory = self._context.pod_dir(pod.uid) / base / directory_kind / spec.name
-        label = "" if adapted is not None else await self._label(pod, spec, kind)
+        label, needed = "", ""
+        if adapted is None:
+            label, needed = await self._labels(pod, spec, kind, self._volumes.get(name))
         attachable = adapted is None and await self._attachable(kind, spec)
         refreshed = features_of(kind).refreshed if adapted is None else None
         refresh = adapted is not None or (refreshed is not None and await refreshed.needs_refresh(spec))
@@ -139,7 +149,7 @@ class Populator:
             found.released = False
         if desired is None:
             self._take_mount(record, pod.uid, directory)
-            record.desired[pod.uid] = DesiredMount(pod, spec, [volume.name], directory, now, label, read_at=now)
+            record.desired[pod.uid] = DesiredMount(pod, spec, [volume.name], directory, now, label, needed, read_at=now)
             return record
         if mounted is None or desired.spec.persistent_volume is not spec.persistent_volume:
             desired.read_at = now
@@ -185,17 +195,14 @@ class Populator:
             return False
         return await attachable.attachable(spec)
 
-    async def _label(self, pod: Pod, spec: VolumeSpec, kind: PersistentVolumeKind) -> str:
-        source, labeled = spec.persistent_volume, features_of(kind).labeled
-        if source is None or labeled is None:
-            return ""
-        gates = self._context.gates
-        if not gates.enabled("SELinuxMountReadWriteOncePod"):
-            return ""
-        if source.spec.access_modes != [READ_WRITE_ONCE_POD] and not gates.enabled("SELinuxMount"):
-            return ""
-        label = volume_label(pod, spec.volume.name, policy=gates.enabled("SELinuxChangePolicy"))
-        return label if label and await labeled.supports_label(spec) else ""
+    async def _labels(
+        self, pod: Pod, spec: VolumeSpec, kind: PersistentVolumeKind, record: NodeVolume | None
+    ) -> tuple[str, str]:
+        """Return the label of the mount, and the label that the pod needs; both are selected once per pod."""
+        desired = record.desired if record is not None else {}
+        if pod.uid in desired:
+            return desired[pod.uid].selinux_label, desired[pod.uid].needed_label
+        return await self._mount_labels.select(pod, spec, kind, [each.needed_label for each in desired.values()])
 
 
 def used_volumes(pod: Pod) -> dict[str, set[VolumeMode]]:
