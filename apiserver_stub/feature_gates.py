@@ -40,6 +40,7 @@ GATES_IN_USE = frozenset(
         "DRAPartitionableDevices",
         "DRAPrioritizedList",
         "DRAResourceClaimDeviceStatus",
+        "DRAResourceClaimGranularStatusAuthorization",
         "DynamicResourceAllocation",
         "ElasticIndexedJob",
         "EnvFiles",

@@ -74,7 +74,7 @@ class _DefaultObjects:
             label = {self._aggregate + name: "true"}
             yield (
                 self._rbac.cluster_roles,
-                self._role("ClusterRole", f"system:aggregate-to-{name}", lines, labels=label),
+                self._role("ClusterRole", f"system:aggregate-to-{name}", self._extended(name, lines), labels=label),
             )
             part_of = GATHERED_BY[name]
             role = self._role("ClusterRole", name, (), labels={self._aggregate + part_of: "true"} if part_of else {})
@@ -82,8 +82,10 @@ class _DefaultObjects:
             yield self._rbac.cluster_roles, role
         for name, subjects in BOUND.items():
             yield self._rbac.cluster_bindings, self._binding("ClusterRoleBinding", "ClusterRole", name, subjects)
-        for account, lines in CONTROLLERS.items():
+        for account, ungated in CONTROLLERS.items():
             name = f"system:controller:{account}"
+            if not (lines := self._extended(name, ungated)):
+                continue  # The controller belongs to a disabled feature.
             yield self._rbac.cluster_roles, self._role("ClusterRole", name, lines)
             yield (
                 self._rbac.cluster_bindings,
@@ -98,11 +100,15 @@ class _DefaultObjects:
 
     def lines(self, name: str) -> tuple[str, ...]:
         """Return the rules of a cluster role, including those of later releases and of enabled feature gates."""
+        return self._extended(name, CLUSTER_ROLES[name])
+
+    def _extended(self, name: str, lines: tuple[str, ...]) -> tuple[str, ...]:
+        """Return *lines* with those of later releases and of enabled feature gates."""
         later = BY_RELEASE.get(name, {})
         more = [line for release, lines in later.items() if self._release >= release for line in lines]
         gated = GATED.get(name, {}) if self._gates is not None else {}
         more += (line for gate, lines in gated.items() if self._gates and self._gates.enabled(gate) for line in lines)
-        return (*CLUSTER_ROLES[name], *more)
+        return (*lines, *more)
 
     def _role(
         self, kind: str, name: str, lines: tuple[str, ...], *, namespace: str = "", labels: dict[str, str] | None = None

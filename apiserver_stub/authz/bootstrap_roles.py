@@ -268,10 +268,36 @@ GATED: dict[str, dict[str, tuple[str, ...]]] = {
     "system:kubelet-api-admin": {
         "NodeAgentFineGrainedAuthz": ("* core nodes/configz,nodes/healthz,nodes/pods",),
     },
+    "edit": {
+        "DynamicResourceAllocation": (
+            "create,delete,deletecollection,patch,update resource resourceclaims,resourceclaimtemplates",
+        ),
+    },
+    "system:controller:resource-claim-controller": {
+        "DynamicResourceAllocation": (
+            "get,list,watch core pods",
+            "update core pods/finalizers",
+            "create,delete,get,list,watch resource resourceclaims",
+            "patch,update resource resourceclaims,resourceclaims/status",
+            "patch,update core pods/status",
+            "create,patch,update core,events events",
+        ),
+        "DRAResourceClaimGranularStatusAuthorization": ("patch,update resource resourceclaims/binding",),
+    },
     "system:kube-scheduler": {
         "DynamicResourceAllocation": (
-            "get,list,watch resource deviceclasses,resourceclaims,resourceslices",
-            "patch,update resource resourceclaims,resourceclaims/binding,resourceclaims/status",
+            "get,list,watch resource deviceclasses",
+            "get,list,patch,update,watch resource resourceclaims",
+            "get,list,patch,update,watch resource resourceclaims/status",
+            "update core pods/finalizers",
+            "get,list,watch resource resourceslices",
+        ),
+        "DRAExtendedResource": ("create,delete resource resourceclaims",),
+        "DRAResourceClaimGranularStatusAuthorization": ("patch,update resource resourceclaims/binding",),
+    },
+    "view": {
+        "DynamicResourceAllocation": (
+            "get,list,watch resource resourceclaims,resourceclaims/status,resourceclaimtemplates",
         ),
     },
     "system:node": {

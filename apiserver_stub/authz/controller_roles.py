@@ -182,6 +182,7 @@ CONTROLLERS: Lines = {
         "create,delete,list,patch,watch core pods",
         "create,patch,update core,events events",
     ),
+    "resource-claim-controller": (),
     "resourcequota-controller": (
         "list,watch * *",
         "update core resourcequotas/status",

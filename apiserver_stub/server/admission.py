@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from apiserver_stub.admission import AdmissionChain, AdmissionContext, AdmissionPlugin
+from apiserver_stub.admission.claim_status_permission import ClaimStatusPermission
 from apiserver_stub.admission.config import AdmissionError, load
 from apiserver_stub.admission.context import DefaultTolerations
 from apiserver_stub.admission.device_admin_access import DeviceAdminAccess
@@ -94,6 +95,7 @@ async def build_admission(
         SigningRequestIdentity(options.identity),
         PodCertificateSigning(authorize, options.identity),
         DeviceAdminAccess(lister, options.identity),
+        *claim_status_permission(authorize, options.identity, options.gates),
         PolicyParameterPermission(lister, registry, authorize, options.identity),
         *more,
         *await create_plugins(classes, context, configs, options.gates),
@@ -158,3 +160,11 @@ def _authorize(authorizer: Chain) -> Decide:
         return result.allowed, result.reason
 
     return authorize
+
+
+def claim_status_permission(authorize: Decide, identity: Identity, gates: FeatureGates) -> list[AdmissionPlugin]:
+    """Return the plugin for the status of resource claims if its feature gate is enabled."""
+    if not gates.enabled("DRAResourceClaimGranularStatusAuthorization"):
+        return []
+    checks_devices = gates.enabled("DRAResourceClaimDeviceStatus")
+    return [ClaimStatusPermission(authorize, identity, checks_devices=checks_devices)]

@@ -140,3 +140,14 @@ async def test_rules_of_later_releases_are_granted_from_there_on(
 
     assert any("events.k8s.io" in item.get("apiGroups", ()) for item in node) is granted[0]
     assert any("/statusz" in item.get("nonResourceURLs", ()) for item in monitoring) is granted[1]
+
+
+@pytest.mark.parametrize(("release", "controllers"), [(Release(1, 33), 0), (Release(1, 36), 1)])
+async def test_roles_for_resource_claims_depend_on_the_gate(store: Any, release: Release, controllers: int) -> None:
+    gates = build_gates({}, release)
+    await ensure_bootstrap_policy(store, Identity(), gates, release)
+
+    roles = store.collection(RBAC.cluster_roles)
+    assert (roles.get("system:controller:resource-claim-controller") is not None) == controllers
+    rules = objects.decode(roles.get("system:aggregate-to-edit").data)["rules"]
+    assert sum("resourceclaims" in each["resources"] for each in rules) == controllers

@@ -1,0 +1,80 @@
+"""Tests for CEL selectors of devices: the variable, versions, quantities and errors."""
+
+from __future__ import annotations
+
+import pytest
+
+from apiserver_stub.cel import CelError
+from apiserver_stub.cel.devices import check_selector, device_value, selector
+
+DEVICE = {
+    "attributes": {
+        "model": {"string": "a100"},
+        "index": {"int": 2},
+        "shared": {"bool": True},
+        "version": {"version": "1.10.0-rc.1"},
+        "other.example/kind": {"string": "x"},
+        "modes": {"strings": ["fast", "slow"]},
+    },
+    "capacity": {"memory": {"value": "40Gi"}},
+}
+VALUE = device_value("gpu.example.com", DEVICE)
+OWN = 'device.attributes["gpu.example.com"]'
+
+
+@pytest.mark.parametrize(
+    ("text", "selected"),
+    [
+        ('device.driver == "gpu.example.com"', True),
+        (f'{OWN}.model == "a100" && {OWN}.index > 1', True),
+        (f"{OWN}.shared", True),
+        ('device.attributes["other.example"].kind == "y"', False),
+        ('"kind" in device.attributes["unknown.example"]', False),
+        ('"unknown.example" in device.attributes', False),
+        (f'{OWN}.version.isGreaterThan(semver("1.9.0"))', True),
+        (f'{OWN}.version.compareTo(semver("1.10.0")) < 0', True),
+        (f'{OWN}.version.isLessThan(semver("v1.11", true))', True),
+        (f"{OWN}.version.minor() == 10", True),
+        ('device.capacity["gpu.example.com"].memory.compareTo(quantity("40Gi")) == 0', True),
+        ('device.capacity["gpu.example.com"].memory.isLessThan(quantity("1Gi"))', False),
+        ('isSemver("1.0") || device.allowMultipleAllocations', False),
+        ('cel.bind(own, device.attributes["gpu.example.com"], own.index == 2 && own.shared)', True),
+        (f'"fast" in {OWN}.modes', True),
+        ("true", True),
+    ],
+)
+def test_selector_is_evaluated(text, selected):
+    check_selector(text)
+
+    assert selector(text).matches(VALUE) is selected
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("device.attributes[", "compilation failed: "),
+        ("device.unknown == 1", "undefined field 'unknown'"),
+        ("device.driver", "must evaluate to bool or the unknown type, not string"),
+        ("1 + 1", "must evaluate to bool or the unknown type, not int"),
+    ],
+)
+def test_invalid_selector_is_rejected(text, error):
+    with pytest.raises(CelError) as raised:
+        check_selector(text)
+
+    assert error in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (f"{OWN}.missing == 1", "no such key: missing"),
+        (f"{OWN}.model", "must evaluate to bool"),
+        (f'{OWN}.version.compareTo(quantity("1"))  == 0', "no such overload"),
+    ],
+)
+def test_failing_evaluation_is_an_error(text, error):
+    with pytest.raises(CelError) as raised:
+        selector(text).matches(VALUE)
+
+    assert error in str(raised.value)
