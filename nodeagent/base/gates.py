@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 from nodeagent.base.boolean import parse_bool
+from nodeagent.base.similarity import most_similar
 
 
 class Stage(Enum):
@@ -122,8 +122,8 @@ class FeatureGates:
                 continue
             gate = self._known.get(name)
             if gate is None:
-                near = difflib.get_close_matches(name, [*self._known, *_STAGE_WIDE], n=1, cutoff=0.75)
-                hint = f"; did you mean {near[0]}?" if near else ""
+                near = most_similar(name, [*self._known, *_STAGE_WIDE], 0.75)
+                hint = f"; did you mean {near}?" if near else ""
                 yield GateProblem(name, value, f"is an unrecognized feature gate{hint}")
             elif gate.locked and value != gate.default:
                 yield GateProblem(name, value, f"is locked to {str(gate.default).lower()}")

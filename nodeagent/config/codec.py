@@ -5,12 +5,12 @@ Decoding reports all problems instead of only the first, and is strict about typ
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 from nodeagent.base.duration import Duration
 from nodeagent.base.quantity import Quantity
+from nodeagent.base.similarity import most_similar
 from nodeagent.config.fields import Shape, is_struct, members
 from nodeagent.config.names import KUBELET_FIELDS
 from nodeagent.config.unknown import UnknownField
@@ -67,8 +67,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     by_fold = {candidate.lower(): candidate for candidate in known}
     if name.lower() in by_fold:
         return by_fold[name.lower()]
-    matches = difflib.get_close_matches(name.lower(), by_fold, n=1, cutoff=0.6)
-    return by_fold[matches[0]] if matches else ""
+    return by_fold.get(most_similar(name.lower(), by_fold, 0.6), "")
 
 
 def _unknown(name: str, kind: type[ConfigStruct]) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from nodeagent.base.gates import ALL_ALPHA, ALL_BETA, FeatureGate, FeatureGates
 from nodeagent.base.release import OLDEST, Release
+from nodeagent.base.similarity import most_similar
 from nodeagent.config.gate_table import ALWAYS_ON_BEFORE, COMPONENTS, LIFE_CYCLES, last_gate, stage_at
 from nodeagent.config.names import native_gate
 
@@ -62,8 +62,8 @@ def review_settings(settings: Mapping[str, bool], release: Release) -> Iterator[
         if reason:
             yield GateRemark(name, value, reason)
         elif name not in LIFE_CYCLES:
-            near = difflib.get_close_matches(name, [*LIFE_CYCLES, *COMPONENTS, *_WIDE], n=1, cutoff=0.75)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            near = most_similar(name, [*LIFE_CYCLES, *COMPONENTS, *_WIDE], 0.75)
+            hint = f"; did you mean {near}?" if near else ""
             yield GateRemark(name, value, f"is not a feature gate of any known release{hint}", unknown=True)
 
 

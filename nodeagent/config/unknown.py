@@ -7,7 +7,7 @@ setting. A name of the other file format is always an error, because its meaning
 
 from __future__ import annotations
 
-import difflib
+from nodeagent.base.similarity import similarity
 
 _SUBTREES = ("authentication.", "authorization.")
 _SECURITY = (
@@ -46,4 +46,4 @@ def is_tolerated(path: str, rule: str) -> bool:
     """Return whether the field at *path* that violates *rule* is ignored with a warning."""
     if not isinstance(rule, UnknownField) or rule.certain or path.startswith(_SUBTREES):
         return False
-    return not any(difflib.SequenceMatcher(None, path.lower(), name.lower()).ratio() >= _SIMILAR for name in _SECURITY)
+    return not any(similarity(path.lower(), name.lower()) >= _SIMILAR for name in _SECURITY)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from nodeagent.base.similarity import most_similar
 from nodeagent.model.pod import Pod
 
 UNKNOWN_FIELDS_IGNORED = "Static pod has unknown fields, ignoring them"
@@ -103,5 +103,4 @@ def _fields(message: Any) -> dict[str, Any]:
 def _unknown_field(path: Path, known: Iterable[str]) -> UnknownField:
     *before, name = path
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in before)
-    near = difflib.get_close_matches(str(name), list(known), n=1, cutoff=_SIMILAR)
-    return UnknownField(f"{where}.{name}".removeprefix("."), near[0] if near else "")
+    return UnknownField(f"{where}.{name}".removeprefix("."), most_similar(str(name), known, _SIMILAR))

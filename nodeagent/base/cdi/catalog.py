@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nodeagent.base.cdi.names import DEFAULT_DIRECTORIES
 from nodeagent.base.cdi.spec import MAX_BYTES, CdiError, ContainerEdits, Device, Spec, parse_spec
 
-DEFAULT_DIRECTORIES = ("/etc/cdi", "/var/run/cdi")
-"""Static specs of administrators and packages, then those that drivers generate, which take precedence."""
 MAX_FILES = 1000
 _SUFFIXES = (".json", ".yaml")
 

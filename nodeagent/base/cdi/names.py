@@ -1,10 +1,12 @@
-"""Names of CDI devices. No I/O."""
+"""Names of CDI devices, and the directories of their specs. No I/O."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
 
+DEFAULT_DIRECTORIES = ("/etc/cdi", "/var/run/cdi")
+"""Static specs of administrators and packages, then those that drivers generate, which take precedence."""
 ANNOTATION_PREFIX = "cdi.k8s.io/"
 _MAX_VENDOR, _MAX_CLASS = 253, 63
 _KIND_PART = re.compile(r"[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?")

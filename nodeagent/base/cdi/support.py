@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from nodeagent.base.cdi.catalog import DEFAULT_DIRECTORIES
+from nodeagent.base.cdi.names import DEFAULT_DIRECTORIES
 
 _VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?")
 _FIRST = {"containerd": (1, 7, 2), "cri-o": (1, 28, 0)}

@@ -6,20 +6,20 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from time import monotonic
+from types import ModuleType
 from typing import Any
 
 from nodeagent.base.logging import v_level
 from nodeagent.base.metrics import Histogram
-from nodeagent.base.plugin_rpc import Connection, RpcError, connect, methods_of
-from nodeagent.base.pluginproto import csi_pb2 as csi
+from nodeagent.base.plugin_rpc import Connection, Method, RpcError, connect, methods_of
 from nodeagent.errors import TransientVolumeError, UncertainVolumeError, VolumeError
 
 TIMEOUT_SECONDS = 120.0
 """Time limit of one step: queries of capabilities and the call."""
 STAGE_UNSTAGE, GET_STATS, EXPAND, CONDITION, MULTI_WRITER, MOUNT_GROUP = range(1, 7)
 _UNCERTAIN = frozenset({"Canceled", "DeadlineExceeded", "Unavailable", "ResourceExhausted", "Aborted"})
-_METHODS = methods_of(csi.DESCRIPTOR.services_by_name["Node"])
 _DURATIONS = Histogram(
     "csi_operations_seconds",
     "Container Storage Interface operation duration with gRPC error code status total",
@@ -28,6 +28,18 @@ _DURATIONS = Histogram(
     prefixed=False,
 )
 _log = logging.getLogger(__name__)
+
+
+def _messages() -> ModuleType:
+    # Only a node with CSI drivers needs the memory for these messages.
+    from nodeagent.base.pluginproto import csi_pb2
+
+    return csi_pb2
+
+
+@cache
+def _methods() -> Mapping[str, Method]:
+    return methods_of(_messages().DESCRIPTOR.services_by_name["Node"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +84,14 @@ class Step:
         :raises TransientVolumeError: a field is not valid UTF-8.
         """
         try:
-            request = getattr(csi, f"{method}Request")(**fields)
+            request = getattr(_messages(), f"{method}Request")(**fields)
         except (ValueError, UnicodeError):
             # The original error contains the value, which may be a secret.
             raise TransientVolumeError(f"{method}: secrets and attributes must be valid UTF-8") from None
         started, code = monotonic(), "OK"
         _log.log(v_level(4), "Calling CSI driver", extra={"driver": self._driver.name, "method": method})
         try:
-            return await self._connection.call(_METHODS[method], request)
+            return await self._connection.call(_methods()[method], request)
         except RpcError as error:
             code = error.code
             raise

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nodeagent.base.plugin_rpc import RpcError
-from nodeagent.base.pluginproto import csi_pb2 as csi
 from nodeagent.contracts.persistent_volumes import VolumeFigures
 from nodeagent.errors import VolumeError
 from nodeagent_plugins.csi.drivers import CONDITION, GET_STATS, Driver, volume_error
+
+if TYPE_CHECKING:
+    from nodeagent.base.pluginproto import csi_pb2 as csi
 
 
 async def measure(
@@ -30,7 +33,7 @@ async def measure(
             raise volume_error(error) from error
     if not response.usage and not (health and optional):
         raise VolumeError("failed to get usage from response. usage is nil")
-    size, inodes = (_usage(response, unit) for unit in (csi.VolumeUsage.BYTES, csi.VolumeUsage.INODES))
+    size, inodes = (_usage(response, unit) for unit in ("BYTES", "INODES"))
     condition = response.volume_condition if health and response.HasField("volume_condition") else None
     return VolumeFigures(
         available=size.available,
@@ -44,10 +47,12 @@ async def measure(
     )
 
 
-def _usage(response: csi.NodeGetVolumeStatsResponse, unit: int) -> csi.VolumeUsage:
+def _usage(response: csi.NodeGetVolumeStatsResponse, unit: str) -> csi.VolumeUsage:
     """Return the last usage in *unit*, or zeros."""
+    from nodeagent.base.pluginproto import csi_pb2 as csi
+
     found = csi.VolumeUsage()
     for usage in response.usage:
-        if usage.unit == unit:
+        if csi.VolumeUsage.Unit.Name(usage.unit) == unit:
             found = usage
     return found

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from nodeagent.base.pluginproto import csi_pb2 as csi
 from nodeagent.model.persistent_volume import (
     READ_ONLY_MANY,
     READ_WRITE_MANY,
@@ -12,7 +12,8 @@ from nodeagent.model.persistent_volume import (
     READ_WRITE_ONCE_POD,
 )
 
-_AccessMode = csi.VolumeCapability.AccessMode
+if TYPE_CHECKING:
+    from nodeagent.base.pluginproto import csi_pb2 as csi
 
 
 def volume_capability(
@@ -30,7 +31,10 @@ def volume_capability(
     :param multi_writer: the driver distinguishes single and multiple writers on a node.
     :param mount_group: ``fsGroup``, if the driver applies it.
     """
-    capability = csi.VolumeCapability(access_mode=_AccessMode(mode=_mode(access_mode, multi_writer=multi_writer)))
+    from nodeagent.base.pluginproto import csi_pb2 as csi
+
+    mode = getattr(csi.VolumeCapability.AccessMode, _mode(access_mode, multi_writer=multi_writer))
+    capability = csi.VolumeCapability(access_mode=csi.VolumeCapability.AccessMode(mode=mode))
     if block:
         capability.block.SetInParent()
         return capability
@@ -42,13 +46,14 @@ def volume_capability(
     return capability
 
 
-def _mode(access_mode: str, *, multi_writer: bool) -> _AccessMode.Mode:
+def _mode(access_mode: str, *, multi_writer: bool) -> str:
+    """Return the name of the access mode in requests."""
     if access_mode == READ_WRITE_ONCE:
-        return _AccessMode.SINGLE_NODE_MULTI_WRITER if multi_writer else _AccessMode.SINGLE_NODE_WRITER
+        return "SINGLE_NODE_MULTI_WRITER" if multi_writer else "SINGLE_NODE_WRITER"
     if access_mode == READ_WRITE_ONCE_POD:
-        return _AccessMode.SINGLE_NODE_SINGLE_WRITER if multi_writer else _AccessMode.SINGLE_NODE_WRITER
+        return "SINGLE_NODE_SINGLE_WRITER" if multi_writer else "SINGLE_NODE_WRITER"
     if access_mode == READ_ONLY_MANY:
-        return _AccessMode.MULTI_NODE_READER_ONLY
+        return "MULTI_NODE_READER_ONLY"
     if access_mode == READ_WRITE_MANY:
-        return _AccessMode.MULTI_NODE_MULTI_WRITER
-    return _AccessMode.UNKNOWN
+        return "MULTI_NODE_MULTI_WRITER"
+    return "UNKNOWN"

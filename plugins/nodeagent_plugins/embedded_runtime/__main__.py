@@ -75,7 +75,7 @@ def main() -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     import uvloop
 
-    from nodeagent.base.cdi.catalog import DEFAULT_DIRECTORIES
+    from nodeagent.base.cdi.names import DEFAULT_DIRECTORIES
     from nodeagent_plugins.embedded_runtime.daemon import Daemon, InUseError, Options
 
     options = Options(

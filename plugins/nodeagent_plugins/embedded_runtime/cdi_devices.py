@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from nodeagent.base.cdi.catalog import DEFAULT_DIRECTORIES, read_catalog
-from nodeagent.base.cdi.names import qualified_error, requested_names
+from nodeagent.base.cdi.catalog import read_catalog
+from nodeagent.base.cdi.names import DEFAULT_DIRECTORIES, qualified_error, requested_names
 from nodeagent.base.cdi.spec import NO_PERMISSIONS, CdiError, ContainerEdits, DeviceNode, Mount
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime import devices

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from nodeagent.base.cdi.catalog import DEFAULT_DIRECTORIES
+from nodeagent.base.cdi.names import DEFAULT_DIRECTORIES
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime import cri_responses, passable_root
 from nodeagent_plugins.embedded_runtime.cdi_devices import CdiDevices
