@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import random
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -80,6 +81,7 @@ class Runner:
             for process in (self.agent, self.plugin, self.api):
                 process.kill()
             self._runtime.remove_pods()
+            subprocess.run(["umount", str(self.agent.root)], stderr=subprocess.DEVNULL, check=False)
 
     def run(self, allocations: int, *, kill_every: float = 2.0) -> Report:
         """Allocate devices the given number of times; kill a process every *kill_every* seconds on average."""

@@ -422,7 +422,9 @@ class Devices:
         for name, resource in self._resources.items():
             if resource.connected or resource.removed:
                 continue
-            left = resource.disconnected_at + GRACE_SECONDS - now
+            returning = resource.restored is not None  # Its pods may wait for the complete time.
+            grace = max(GRACE_SECONDS, self._wait_seconds) if returning else GRACE_SECONDS
+            left = resource.disconnected_at + grace - now
             if left > 0:
                 due = min(due, left)
                 continue

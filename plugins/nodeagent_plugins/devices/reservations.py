@@ -50,7 +50,7 @@ class Reservations:
                 reserved[name] = self._select(pod, container.name, resource, count, mask)
             elif not resource.removed:
                 waiting.add(name)
-            elif name in self.allocations.resources():
+            else:  # Without an error, the container would run without its devices.
                 raise DeviceError(f"cannot allocate unregistered device {name}")
         for name, assignment in reserved.items():
             self.allocations.add(pod.uid, container.name, name, assignment)

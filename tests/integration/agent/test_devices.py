@@ -14,7 +14,7 @@ import pytest
 
 from nodeagent.base.plugin_rpc import connect, methods_of
 from nodeagent.base.pluginproto import podresources_pb2
-from tests.device_plugin import Control
+from tests.device_plugin import Control, Faults
 from tests.integration.agent.conftest import Node
 from tests.integration.programs import ApiServer, NodeAgent, Program, simple_pod, wait_until
 
@@ -47,6 +47,8 @@ def node(containerd: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     plugin.control.set_devices([{"id": f"w{number}"} for number in range(4)])
     try:
         api.start()
+        files = {"resources": [{"resource": "example.com/full", "paths": ["/dev/full"], "shares": 2}]}
+        agent.plugins["device_files"] = files
         agent.start(syncFrequency="5s", nodeStatusUpdateFrequency="1s")
         plugin.start()
         yield Node(containerd, api, agent), plugin
@@ -147,7 +149,7 @@ def test_restarted_agent_keeps_allocations_while_the_plugin_is_away(node: tuple[
     assert f"waiting for device plugins: {WIDGET}: not registered" in command(cluster, "why", "pod/default/late")
     assert f"main: {WIDGET} w0 Unknown" in command(cluster, "why", "pod/default/kept")
     assert f"devices {WIDGET}: 3 of 4 allocated, 0 healthy" in command(cluster, "status")
-    report = json.loads(command(cluster, "devices", "-o", "json"))
+    report = json.loads(command(cluster, "devices", WIDGET, "-o", "json"))
     assert report["resources"][0]["waitingPods"] == ["default/late"]
 
     plugin.start()
@@ -197,3 +199,45 @@ def test_devices_survive_the_loss_of_the_checkpoint(node: tuple[Node, Plugin]) -
     assert cluster.api.pod("first")["status"]["containerStatuses"][0]["restartCount"] == 0
     assert cluster.phase("first", "Running")["metadata"]["uid"] == first["metadata"]["uid"]
     cluster.remove("first", "second")
+
+
+def responding(response: dict[str, Any]) -> Faults:
+    return {"response": response}
+
+
+def test_pod_with_an_invalid_response_fails_and_others_run(node: tuple[Node, Plugin]) -> None:
+    cluster, plugin = node
+    mounts = [{"containerPath": "/x", "hostPath": "/tmp"}, {"containerPath": "/x", "hostPath": "/var"}]
+    plugin.control.set_faults(responding({"mounts": mounts}))
+    cluster.api.create_pod(pod("invalid"))
+    invalid = cluster.phase("invalid", "Failed")
+    assert invalid["status"]["reason"] == "UnexpectedAdmissionError"
+    assert "conflicting mounts at container path '/x'" in invalid["status"]["message"]
+
+    plugin.control.set_faults({})
+    cluster.api.create_pod(pod("valid", 4))
+    cluster.phase("valid", "Running")
+    cluster.remove("invalid", "valid")
+
+
+def test_files_and_patched_resources_are_available_without_a_plugin(node: tuple[Node, Plugin]) -> None:
+    cluster, _ = node
+    dongle = [{"op": "add", "path": "/status/capacity/example.com~1dongle", "value": "1"}]
+    cluster.api.request("PATCH", "/api/v1/nodes/node-1/status", dongle, "application/json-patch+json")
+    wait_until(
+        lambda: cluster.api.get("/api/v1/nodes/node-1")["status"]["allocatable"].get("example.com/dongle") == "1",
+        "the patched resource is allocatable",
+    )
+    limits = {"example.com/dongle": "1", "example.com/full": "1"}
+    command = "test -c /dev/full && echo found; exec sleep 1000000"
+    both = simple_pod("both", command, nodeName="node-1", container={"resources": {"limits": limits}})
+    cluster.api.create_pod(both)
+    found = cluster.phase("both", "Running")
+    wait_until(lambda: cluster.log(found) == "found", "the container has the device file")
+
+    cluster.api.create_pod(
+        simple_pod("more", nodeName="node-1", container={"resources": {"limits": {"example.com/dongle": "1"}}})
+    )
+    more = cluster.phase("more", "Failed")
+    assert more["status"]["reason"] == "OutOfexample.com/dongle"
+    cluster.remove("both", "more")

@@ -485,3 +485,23 @@ async def test_pod_waits_for_devices_of_pods_that_are_not_known_yet(make_devices
     devices.release_stale()
     await devices.prepare_pod(static)
     assert envs(devices, static) == "only"
+
+
+async def test_waiting_pod_does_not_start_once_its_resource_is_removed(make_devices, context, clock):
+    devices = await started(make_devices(wait_seconds=900))
+    registration = devices.add(FakeDeviceProvider())
+    await settle()
+    registration.close()
+    loop = asyncio.create_task(devices.run())
+    pod, later = requesting("web"), requesting("later")
+    await admit(devices, context, pod)
+    with pytest.raises(DevicesNotReady, match="waiting for device plugins"):
+        await devices.prepare_pod(pod)
+    await clock.advance(301)
+
+    with pytest.raises(DevicesNotReady, match="cannot allocate unregistered device"):
+        await devices.prepare_pod(pod)
+    assert [kill.uid for kill in context.pods.kills] == [pod.uid]
+    assert (await admit(devices, context, later)).reason == "UnexpectedAdmissionError"
+    loop.cancel()
+    await settle()
