@@ -8,10 +8,10 @@ import os
 import stat
 from pathlib import Path
 
+from nodeagent.base.mounts import loop_devices
 from nodeagent.base.mounts.calls import bind, unmount
 from nodeagent.base.mounts.points import is_mount_point
 from nodeagent.errors import VolumeError
-from nodeagent_plugins.csi import loop_devices
 from nodeagent_plugins.csi.directories import make_directory, open_directory, remove_directory, unlink
 from nodeagent_plugins.csi.names import PREFIX, BlockPaths
 

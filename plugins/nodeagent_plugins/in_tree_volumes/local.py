@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nodeagent.base import identity
+from nodeagent.base.mounts.points import remove_empty_directory
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.persistent_volumes import (
     DeviceOnDisk,
@@ -19,7 +20,7 @@ from nodeagent.contracts.persistent_volumes import (
 )
 from nodeagent.contracts.volume_ownership import change_group
 from nodeagent.contracts.volumes import MountedVolume
-from nodeagent.errors import VolumeError
+from nodeagent.errors import UncertainVolumeError, VolumeError
 from nodeagent.model.meta import ObjectReference
 from nodeagent_plugins.in_tree_volumes.blocking import in_own_thread
 from nodeagent_plugins.in_tree_volumes.formatting import FileSystemMismatch, Formatter
@@ -36,7 +37,7 @@ class LocalVolumes:
     """Implements :class:`~nodeagent.contracts.persistent_volumes.DeviceVolumeKind` for ``local``.
 
     A directory is bind-mounted for each pod. A block device is mounted once on the node, formatted if it is empty, and
-    bind-mounted for each pod; with the mode ``Block``, pods use the device itself.
+    bind-mounted for each pod; with the mode ``Block``, pods use the device itself, which is held open.
     """
 
     supports_block = True
@@ -101,12 +102,13 @@ class LocalVolumes:
 
         :raises VolumeError: the volume cannot be mounted.
         """
-        spec, directory, maps = request.spec, request.directory, str(self._maps / request.spec.name)
+        spec, directory, maps = request.spec, request.directory, self._maps / request.spec.name
         try:
             if spec.mode is VolumeMode.BLOCK:
-                await in_own_thread(_link, _source(spec), directory)
+                path = str(directory)
+                await in_own_thread(self._map, spec, directory, maps / request.pod.uid)
                 return MountedVolume(
-                    spec.volume.name, str(directory), spec.read_only, device_path=str(directory), global_map_path=maps
+                    spec.volume.name, path, spec.read_only, device_path=path, global_map_path=str(maps)
                 )
             new = await in_own_thread(self._bind, spec, directory)
             # An earlier attempt may have been interrupted between the bind and the group.
@@ -121,6 +123,8 @@ class LocalVolumes:
 
         :raises VolumeError: the volume is still in use.
         """
+        if volume.mode is VolumeMode.BLOCK:
+            await in_own_thread(self._unmap, self._maps / volume.name / volume.pod_uid)
         await in_own_thread(self._release, volume.directory)
 
     def reconstruct(self, pod_uid: str, directory: Path, mode: VolumeMode) -> VolumeOnDisk:
@@ -165,6 +169,36 @@ class LocalVolumes:
             remove_mount_point(directory)
             raise
         return True
+
+    def _map(self, spec: VolumeSpec, link: Path, mapped: Path) -> None:
+        """Link the device for a pod, and keep it open: another disk must not get its number while the pod uses it.
+
+        :raises UncertainVolumeError: the device may be mapped.
+        """
+        source = _source(spec)
+        if not stat.S_ISBLK(_type(source)):
+            raise VolumeError(f"path {source} is not a block device, but the volume has volumeMode Block")
+        device = source.resolve()
+        _link(device, link)  # First: after a crash, the link names the volume.
+        try:
+            mapped.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+            if not _same_device(mapped, device):
+                self._mounter.release(mapped)
+                self._mounter.unmount(mapped)
+                mapped.touch(mode=0o750)
+                self._mounter.bind(device, mapped, ())
+            self._mounter.hold(mapped, read_only=spec.read_only)
+        except OSError as error:
+            raise UncertainVolumeError(f"failed to map device {device} to {mapped}: {error}") from error
+
+    def _unmap(self, mapped: Path) -> None:
+        try:
+            self._mounter.release(mapped)
+            self._mounter.unmount(mapped)
+            mapped.unlink(missing_ok=True)
+        except OSError as error:
+            raise VolumeError(f"failed to unmap device {mapped}: {error}") from error
+        remove_empty_directory(mapped.parent)
 
     def _release(self, path: Path) -> None:
         try:
@@ -234,16 +268,22 @@ def _type(source: Path) -> int:
     return mode
 
 
-def _link(source: Path, link: Path) -> None:
+def _link(device: Path, link: Path) -> None:
     """Replace the pod's link by one to the device."""
-    if not stat.S_ISBLK(_type(source)):
-        raise VolumeError(f"path {source} is not a block device, but the volume has volumeMode Block")
-    target = source.resolve()
     if link.is_symlink():
-        if link.readlink() == target:
+        if link.readlink() == device:
             return
         link.unlink()
-    link.symlink_to(target)
+    link.symlink_to(device)
+
+
+def _same_device(mapped: Path, device: Path) -> bool:
+    """Return whether *device* is mounted at *mapped*."""
+    try:
+        status = mapped.lstat()
+    except FileNotFoundError:
+        return False
+    return stat.S_ISBLK(status.st_mode) and status.st_rdev == device.stat().st_rdev
 
 
 def _uid(spec: VolumeSpec) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from nodeagent.base.mounts import calls
+from nodeagent.base.mounts import calls, loop_devices
 from nodeagent.base.mounts.points import is_mount_point, remove_empty_directory
 from nodeagent.base.mounts.table import containing_mount, mounts_at, read_mounts
 from nodeagent.errors import VolumeError
@@ -32,6 +32,14 @@ class Mounter(Protocol):
 
     def source(self, target: Path) -> str:
         """Return the source of the file system at *target*, such as a device; empty if nothing is mounted there."""
+        ...
+
+    def hold(self, device: Path, *, read_only: bool) -> None:
+        """Keep the device at *device* open, so that the kernel does not give its number to another one."""
+        ...
+
+    def release(self, device: Path) -> None:
+        """Undo :meth:`hold`; does nothing if the device is not held."""
         ...
 
     def other_binds(self, source: Path, target: Path) -> list[str]:
@@ -61,6 +69,12 @@ class LinuxMounter:
     def source(self, target: Path) -> str:
         found = mounts_at(target, read_mounts())
         return found[-1].source if found else ""
+
+    def hold(self, device: Path, *, read_only: bool) -> None:
+        loop_devices.hold(device, read_only=read_only)
+
+    def release(self, device: Path) -> None:
+        loop_devices.release(device)
 
     def other_binds(self, source: Path, target: Path) -> list[str]:
         mounts, real = read_mounts(), str(source.resolve())

@@ -7,9 +7,10 @@ import os
 
 import pytest
 
+from nodeagent.base.mounts import loop_devices
 from nodeagent.contracts.persistent_volumes import VolumeMode
 from nodeagent.errors import TransientVolumeError, UncertainVolumeError, VolumeError
-from nodeagent_plugins.csi import block_devices, loop_devices
+from nodeagent_plugins.csi import block_devices
 from tests.csi_driver.service import EXPAND, STAGE
 
 

@@ -27,6 +27,8 @@ class FakeMounter:
         self.busy: set[Path] = set()
         self.fails: OSError | None = None
         self.forced: list[Path] = []
+        self.held: dict[Path, bool] = {}
+        """Read-only state of the devices that are held open."""
 
     def bind(self, source: Path, target: Path, options: Sequence[str]) -> None:
         self.mount(str(source), target, "bind", options)
@@ -51,6 +53,15 @@ class FakeMounter:
 
     def source(self, target: Path) -> str:
         return self.mounts[target][0] if target in self.mounts else ""
+
+    def hold(self, device: Path, *, read_only: bool) -> None:
+        if self.fails is not None:
+            raise self.fails
+        assert device in self.mounts
+        self.held[device] = read_only
+
+    def release(self, device: Path) -> None:
+        self.held.pop(device, None)
 
     def other_binds(self, source: Path, target: Path) -> list[str]:
         return [str(at) for at, what in self.mounts.items() if what[0] == str(source) and at != target]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from nodeagent.contracts.persistent_volumes import MountRequest, VolumeMode, VolumeOnDisk, VolumeSpec
-from nodeagent.errors import VolumeError
+from nodeagent.errors import UncertainVolumeError, VolumeError
 from nodeagent.testing import FakeRecorder, make_context, make_pod
 from nodeagent.testing.contracts import PersistentVolumeKindContract
 from nodeagent_plugins.in_tree_volumes import local as module
@@ -255,10 +256,30 @@ async def test_block_volume_is_a_link_to_the_device(
     for _ in range(2):
         mounted = await kind.mount(request)
     assert mounted.device_path == str(request.directory)
-    assert request.directory.readlink() == device and mounter.mounts == {} and commands.calls == []
+    held = tmp_path / "plugins/kubernetes.io~local-volume/volumeDevices/pv-1/uid-web"
+    assert request.directory.readlink() == device and commands.calls == []
+    assert list(mounter.mounts) == [held] and mounter.held == {held: False}
+    assert mounted.global_map_path == str(held.parent)
 
-    await kind.unmount(VolumeOnDisk("uid-web", "pv-1", request.directory, VolumeMode.BLOCK))
+    volume = VolumeOnDisk("uid-web", "pv-1", request.directory, VolumeMode.BLOCK)
+    mounter.busy.add(held)
+    with pytest.raises(VolumeError, match="failed to unmap device"):
+        await kind.unmount(volume)
+    assert request.directory.is_symlink()
+    mounter.busy.clear()
+    await kind.unmount(volume)
     assert not os.path.lexists(request.directory) and device.exists()
+    assert mounter.mounts == {} and mounter.held == {} and not held.parent.exists()
+
+
+async def test_block_volume_that_cannot_be_held_may_be_mapped(
+    kind: LocalVolumes, mounter: FakeMounter, device: Path, tmp_path: Path
+) -> None:
+    request = request_of(local(device, mode=VolumeMode.BLOCK), tmp_path)
+    mounter.fails = OSError(errno.EBUSY, "no free loop device")
+    with pytest.raises(UncertainVolumeError, match="no free loop device"):
+        await kind.mount(request)
+    assert request.directory.is_symlink()  # Names the volume after a restart.
 
 
 async def test_directory_with_mode_block_is_rejected(kind: LocalVolumes, source: Path, tmp_path: Path) -> None:
