@@ -66,7 +66,13 @@ from apiserver_stub.server.custom_kinds import build_cleanup, build_custom_kinds
 from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.server.request_pipeline import build_pipeline
 from apiserver_stub.server.serving_certificate import Certificates
-from apiserver_stub.server.storage import build_storage, health_checks, run_key_reloader, start_monitor
+from apiserver_stub.server.storage import (
+    build_storage,
+    health_checks,
+    run_key_reloader,
+    run_key_services,
+    start_monitor,
+)
 from apiserver_stub.storage import Store, StoreUnavailable
 from apiserver_stub.storage.monitor import StoreMonitor
 from apiserver_stub.telemetry.tracing import Tracing, load_config
@@ -161,6 +167,7 @@ async def start(options: Options) -> RunningServer:
         registry = build_registry(options, await asyncio.to_thread(load_plugins))
         storage = await build_storage(options, registry)
         store = storage.store
+        stack.callback(storage.encryption.close)
         stack.push_async_callback(store.close)
         audit = await build_audit(options)
         if audit is not None:
@@ -229,6 +236,8 @@ async def start(options: Options) -> RunningServer:
         start_monitor(options, monitor, lambda: (item.storage for item in registry if "list" in item.verbs), tasks)
         if options.encryption_provider_config is not None and options.encryption_provider_config_automatic_reload:
             tasks.start(run_key_reloader(options.encryption_provider_config, identity, storage), "keys")
+        if storage.encryption.key_services() or options.encryption_provider_config_automatic_reload:
+            tasks.start(run_key_services(storage), "key-services")
         tasks.start(authentication_config_map.run(), "authentication-config-map")
         if options.runs_controller("namespace-controller"):
             tasks.start(run_namespace_deletion(context, registry), "namespaces")

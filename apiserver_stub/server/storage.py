@@ -25,10 +25,13 @@ from nodeagent.base.identity import Identity
 if TYPE_CHECKING:
     from apiserver_stub.kinds import Resource
     from apiserver_stub.options import Options
+    from apiserver_stub.storage.encryption.kms import KmsTransformer
 
 _log = logging.getLogger(__name__)
 
 _SERVICES, _RANGES = "core/services", "core/ranges"
+STATUS_SECONDS, RETRY_SECONDS = 60.0, 10.0
+"""Interval between requests for the status of key management services, and after a failure."""
 RELOAD_SECONDS = 60.0
 """Interval between checks of the encryption configuration file."""
 
@@ -53,6 +56,7 @@ async def build_storage(options: Options, resources: Iterable[Resource]) -> Stor
     at_rest = Encryption(
         await asyncio.to_thread(encryption.load_config, path, options.identity) if path is not None else None
     )
+    await refresh_key_services(at_rest)
     calls = StoreRequestMetrics()
     try:
         return Storage(_build(options, layout, at_rest, calls), at_rest, calls)
@@ -111,6 +115,25 @@ def _etcd(
     )
 
 
+async def refresh_key_services(at_rest: Encryption) -> bool:
+    """Request the status of all key management services; log failures, and return whether all succeeded."""
+    services = at_rest.key_services()
+    problems = await asyncio.gather(*(asyncio.to_thread(service.refresh) for service in services))
+    for problem in filter(None, problems):
+        _log.error("Failed to get status of key management service", extra={"err": problem})
+    return not any(problems)
+
+
+async def run_key_services(storage: Storage) -> None:
+    """Request the status of all key management services periodically, and read values again after a failure."""
+    healthy = not any(service.problem for service in storage.encryption.key_services())
+    while True:
+        await asyncio.sleep(STATUS_SECONDS if healthy else RETRY_SECONDS)
+        before, healthy = healthy, await refresh_key_services(storage.encryption)
+        if healthy and not before:
+            storage.store.reread()
+
+
 async def run_key_reloader(path: Path, identity: Identity, storage: Storage) -> None:
     """Reload the encryption configuration whenever it changes; an invalid one is logged and not applied."""
     content = await asyncio.to_thread(_content, path)
@@ -131,8 +154,12 @@ async def reload_keys(path: Path, identity: Identity, storage: Storage, before: 
                 extra={"path": str(path), "err": error},
             )
         else:
+            await refresh_key_services(Encryption(rules))
+            previous = storage.encryption.key_services()
             storage.encryption.rules = rules
             storage.store.reread()
+            for service in previous:
+                service.close()
             _log.info("Reloaded encryption configuration", extra={"path": str(path)})
     return content
 
@@ -153,6 +180,13 @@ def health_checks(options: Options, storage: Storage) -> dict[str, Check]:
             return await asyncio.to_thread(storage.encryption.check)
 
         checks["kms-providers"] = Check(check_keys, options.store_healthcheck_timeout_seconds)
+        return checks
+    for index, service in enumerate(storage.encryption.key_services()):
+
+        async def check_service(seconds: float, service: KmsTransformer = service) -> str:
+            return service.problem
+
+        checks[f"kms-provider-{index}"] = Check(check_service, options.store_healthcheck_timeout_seconds)
     return checks
 
 

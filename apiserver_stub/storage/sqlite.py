@@ -175,6 +175,8 @@ class SqliteStore:
         outcome = decide(current)
         if isinstance(outcome, Keep) and current is not None and pending is None and self._is_stale(name, key):
             outcome = Put(without_revision(current.data), outcome.ttl_seconds)
+        if isinstance(outcome, Put) and self._codec is not None and (problem := self._codec.encryption.problem(name)):
+            raise StoreRejected(f"failed to encrypt: {problem}")
         if isinstance(outcome, Put | Remove):
             return await self._write(name, key, current, outcome)
         if pending is not None:

@@ -9,6 +9,7 @@ from typing import Any
 from apiserver_stub.storage.encryption.rules import Rule, Rules
 from apiserver_stub.storage.encryption.transformers import IDENTITY, KINDS, Transformer
 from nodeagent.base import gobase64, yamlsafe
+from nodeagent.base.duration import parse_duration
 from nodeagent.base.identity import Identity
 from nodeagent.base.secret import Secret
 
@@ -23,7 +24,11 @@ _OVERLAP = (
 _EVENTS = "'*.{group}' objects are stored using the 'events' API group in etcd. Use 'events' instead in the config file"
 _SEVERAL = "more than one provider specified in a single element, should split into different list elements"
 _NONE = "provider does not contain any of the expected providers: AESGCM, AESCBC, Secretbox, Identity"
-_KMS = "key management services are not supported here; use aescbc, aesgcm, secretbox or identity"
+_KMS_V1 = (
+    "KMSv1 is deprecated and will only receive security updates going forward. Use KMSv2 instead: version 1 is not "
+    "supported by this server"
+)
+_DEFAULT_SECONDS = 3.0
 
 
 class EncryptionError(Exception):
@@ -66,6 +71,7 @@ class _Reader:
     def __init__(self, identity: Identity) -> None:
         self._identity = identity
         self.problems: list[str] = []
+        self._services: set[str] = set()
 
     def read(self, config: Any) -> Rules:
         expected = self._identity.group("apiserver.config") + "/v1"
@@ -130,10 +136,44 @@ class _Reader:
         if kind == "identity":
             yield IDENTITY
         elif kind == "kms":
-            self.problems.append(f"{path}.kms: Forbidden: {_KMS}")
+            yield from self._kms(provider[kind], f"{path}.kms")
         else:
             body = provider[kind]
             yield from self._keys(kind, body.get("keys") if isinstance(body, dict) else None, f"{path}.{kind}.keys")
+
+    def _kms(self, body: Any, path: str) -> Iterator[Transformer]:
+        found = body if isinstance(body, dict) else {}
+        name, endpoint = found.get("name"), found.get("endpoint")
+        before = len(self.problems)
+        if found.get("apiVersion") != "v2":
+            self.problems.append(f"{path}.apiVersion: Forbidden: {_KMS_V1}")
+        if not isinstance(name, str) or not name:
+            self.problems.append(f"{path}.name: Required value: name is a mandatory field for a KMS provider")
+        elif ":" in name:
+            self._invalid(f"{path}.name", name, "must not contain ':'")
+        elif name in self._services:
+            self._invalid(f"{path}.name", name, f"duplicate KMS provider name {name}, names must be unique")
+        if not isinstance(endpoint, str) or not endpoint:
+            self.problems.append(f"{path}.endpoint: Required value: endpoint is a mandatory field for a KMS provider")
+        elif (scheme := endpoint.partition("://")[0]) != "unix":
+            text = f'unsupported scheme "{scheme}" for KMS provider, only unix is supported'
+            self._invalid(f"{path}.endpoint", endpoint, text)
+        if "cachesize" in found:
+            self._invalid(f"{path}.cachesize", found["cachesize"], "cachesize is not supported in v2")
+        seconds = _DEFAULT_SECONDS
+        if (timeout := found.get("timeout")) is not None:
+            try:
+                seconds = parse_duration(str(timeout)).seconds
+            except ValueError:
+                seconds = 0.0
+            if seconds <= 0:
+                self._invalid(f"{path}.timeout", timeout, "timeout must be a positive value")
+        if len(self.problems) == before:
+            from apiserver_stub.storage.encryption.kms import KmsTransformer
+            from apiserver_stub.storage.encryption.kms_client import KmsClient
+
+            self._services.add(str(name))
+            yield KmsTransformer(str(name), KmsClient(str(endpoint).removeprefix("unix://"), seconds))
 
     def _keys(self, kind: str, keys: Any, path: str) -> Iterator[Transformer]:
         if not isinstance(keys, list) or not keys:

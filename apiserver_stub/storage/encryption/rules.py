@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from apiserver_stub.storage.encryption.transformers import IDENTITY, DecryptionError, Transformer
+from apiserver_stub.storage.encryption.kms import KmsTransformer
+from apiserver_stub.storage.encryption.transformers import IDENTITY, DecryptionError, EncryptionUnavailable, Transformer
 
 _CLEAR = (IDENTITY,)
 _PROBE = b"probe"
@@ -62,18 +63,34 @@ class Encryption:
         for transformer in self.rules.transformers(collection):
             if stored.startswith(transformer.label):
                 try:
-                    return transformer.decrypt(stored, full_key), transformer
+                    return transformer.decrypt(stored, full_key), transformer.origin(stored)
                 except DecryptionError as error:
                     problems.append(str(error))
         raise DecryptionError(", ".join(problems) or "no matching prefix found")
+
+    def problem(self, collection: str) -> str:
+        """Return the reason why values of *collection* cannot be encrypted now; empty if they can."""
+        return self.rules.transformers(collection)[0].problem
+
+    def key_services(self) -> list[KmsTransformer]:
+        """Return the transformers whose keys a key management service protects."""
+        found = [transformer for rule in self.rules.rules for transformer in rule.transformers]
+        return list(dict.fromkeys(item for item in found if isinstance(item, KmsTransformer)))
+
+    def close(self) -> None:
+        """Close the connections to key management services."""
+        for service in self.key_services():
+            service.close()
 
     def check(self) -> str:
         """Test the first transformer of each rule; return the problem, or an empty string."""
         for rule in self.rules.rules:
             writer = rule.transformers[0]
+            if writer.problem:
+                return writer.problem
             try:
                 intact = writer.decrypt(writer.encrypt(_PROBE, _PROBE), _PROBE) == _PROBE
-            except DecryptionError:
+            except (DecryptionError, EncryptionUnavailable):
                 intact = False
             if not intact:
                 return f"{writer.label.decode() or 'identity'} cannot decrypt its own output"

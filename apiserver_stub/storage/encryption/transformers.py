@@ -26,14 +26,28 @@ class DecryptionError(Exception):
     """A stored value cannot be decrypted: no key matches, or it was modified."""
 
 
+class EncryptionUnavailable(OSError):
+    """Values cannot be encrypted now, because the key management service is unavailable."""
+
+
 class Transformer(Protocol):
     """Encryption algorithm with a key; ``label`` is the prefix of stored values, ``identity`` distinguishes keys."""
 
     label: bytes
-    identity: bytes
+
+    @property
+    def identity(self) -> bytes: ...
+
+    @property
+    def problem(self) -> str:
+        """Reason why values cannot be encrypted now; empty if they can."""
+        ...
 
     def encrypt(self, data: bytes, full_key: bytes) -> bytes:
-        """Return the stored value of *data* at *full_key*."""
+        """Return the stored value of *data* at *full_key*.
+
+        :raises EncryptionUnavailable: the key is unavailable.
+        """
         ...
 
     def decrypt(self, stored: bytes, full_key: bytes) -> bytes:
@@ -43,11 +57,20 @@ class Transformer(Protocol):
         """
         ...
 
+    def origin(self, stored: bytes) -> Transformer:
+        """Return the transformer with the key that encrypted the decryptable value *stored*."""
+        ...
+
 
 class Identity:
     """Transformer that stores values unencrypted."""
 
-    label = identity = b""
+    label = b""
+    identity = b""
+    problem = ""
+
+    def origin(self, stored: bytes) -> Transformer:
+        return self
 
     def encrypt(self, data: bytes, full_key: bytes) -> bytes:
         return data
@@ -62,9 +85,20 @@ IDENTITY: Transformer = Identity()
 
 
 class _Keyed:
+    problem = ""
+
     def __init__(self, form: str, name: str, key: Secret[bytes]) -> None:
         self.label = MARK + f"{form}:v1:{name}:".encode()
         self.identity = self.label + hashlib.sha256(key.reveal()).digest()[:8]
+
+    def encrypt(self, data: bytes, full_key: bytes) -> bytes:
+        raise NotImplementedError
+
+    def decrypt(self, stored: bytes, full_key: bytes) -> bytes:
+        raise NotImplementedError
+
+    def origin(self, stored: bytes) -> Transformer:
+        return self
 
 
 class AesCbc(_Keyed):

@@ -170,6 +170,8 @@ class EtcdStore:
                 return revision, response
             finally:
                 self._removed.pop((full_key, expected), None)
+        if problem := self._codec.encryption.problem(name):
+            raise StoreRejected(f"failed to encrypt: {problem}")
         stored, _ = self._codec.write(name, key, outcome.data)
         self._written[full_key, stored] = outcome.data
         try:

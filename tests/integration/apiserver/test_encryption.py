@@ -16,6 +16,7 @@ from apiserver_stub.server import storage as module
 from nodeagent.testing.apiserver import usual_options
 
 from .etcd import running_etcd, serving
+from .kms_provider import KmsProvider
 from .test_limits import Client, until
 
 SECRETS = "/api/v1/namespaces/default/secrets"
@@ -123,3 +124,38 @@ def test_invalid_keys_prevent_start_and_report_every_error(tmp_path: Path) -> No
     assert result.returncode == 1
     for part in ("error while parsing file: ", "should not contain capital letters", "name is a mandatory field"):
         assert part in result.stderr
+
+
+def kms_config(socket: Path) -> str:
+    provider = {"kms": {"apiVersion": "v2", "name": "vault", "endpoint": f"unix://{socket}", "timeout": "5s"}}
+    entry = {"resources": ["secrets"], "providers": [provider, {"identity": {}}]}
+    head = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration"}
+    return json.dumps({**head, "resources": [entry]})
+
+
+@pytest.mark.row("opt.encryption-provider-config")
+async def test_key_management_service_protects_the_data_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(module, "STATUS_SECONDS", 0.1)
+    file, socket = tmp_path / "keys.yaml", tmp_path / "kms.sock"
+    file.write_text(kms_config(socket))
+    provider = KmsProvider(socket)
+    try:
+        async with serving(tmp_path / "a", f"--encryption-provider-config={file}") as client:
+            await create(client, "s")
+            assert await password(client, "s") == PLAIN
+            assert (await client("GET", "/healthz/kms-provider-0"))[0] == 200
+            provider.rotate()
+        assert b"k8s:enc:kms:v2:vault:" in on_disk(tmp_path / "a")
+        assert PLAIN.encode() not in on_disk(tmp_path / "a")
+        async with serving(
+            tmp_path / "a", f"--encryption-provider-config={file}"
+        ) as client:  # decrypts with the service
+            assert await password(client, "s") == PLAIN
+    finally:
+        provider.close()
+    async with serving(tmp_path / "a", f"--encryption-provider-config={file}") as client:  # without the service
+        assert (await client("GET", f"{SECRETS}/s"))[0] == 500
+        code, _, response = await client("POST", SECRETS, json=a_secret("t"))
+        assert code == 500 and b"failed to encrypt: key management service vault: " in response
+        assert (await client("GET", "/healthz/kms-provider-0"))[0] == 500

@@ -119,7 +119,8 @@ def test_invalid_configuration_reports_every_error() -> None:
         "resources[2].providers[0].secretbox.keys[0].name: Invalid value: \"a:b\": must not contain ':'",
         'keys[0].secret: Invalid value: "REDACTED": secrets must be base64 encoded',
         "resources[2].providers[0].secretbox.keys[1].name: Required value",
-        "resources[3].providers[0].kms: Forbidden: key management services are not supported here",
+        "resources[3].providers[0].kms.apiVersion: Forbidden: KMSv1 is deprecated",
+        "resources[3].providers[0].kms.endpoint: Required value: endpoint is a mandatory field for a KMS provider",
         "resources[3].providers[1].aesgcm.keys: Required value",
     ):
         assert any(part in problem for problem in found), part
