@@ -147,6 +147,14 @@ class ClaimManager(Protocol):
         """
         ...
 
+    def devices(self, pod: Pod, container: Container) -> Sequence[ClaimedDeviceHealth]:
+        """Return the prepared devices of a container; their health is ``Unknown`` if the driver does not report it.
+
+        :param pod: the pod with its status in the API.
+        :param container: one of its containers.
+        """
+        ...
+
     def health(self, pod: Pod, container: Container) -> Sequence[ClaimedDeviceHealth]:
         """Return the health of the devices of a container whose driver reports it.
 

@@ -79,6 +79,7 @@ class PodDeviceLine(WireStruct, frozen=True, omit_defaults=False):
 
     container: str
     resource: str
+    """Extended resource, or ``claim:`` and the name of the claim in the pod."""
     id: str
     health: str
     message: str = ""

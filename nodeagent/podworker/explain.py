@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -96,19 +96,24 @@ class Explainer:
                 )
                 for entry in inputs.journal
             ],
-            devices=[
-                PodDeviceLine(
-                    container=container.name,
-                    resource=resource,
-                    id=device.device_id,
-                    health=device.health,
-                    message=device.message,
-                )
-                for _, container in pod.containers()
-                for resource, devices in self._context.devices.health(pod.uid, container.name).items()
-                for device in devices
-            ],
+            devices=list(self._devices(pod)),
         )
+
+    def _devices(self, pod: Pod) -> Iterator[PodDeviceLine]:
+        claims = self._context.claims
+        for _, container in pod.containers():
+            held = list(self._context.devices.health(pod.uid, container.name).items())
+            if claims is not None:
+                held += [(each.claim, each.devices) for each in claims.devices(pod, container)]
+            for name, devices in held:
+                for device in devices:
+                    yield PodDeviceLine(
+                        container=container.name,
+                        resource=name,
+                        id=device.device_id,
+                        health=device.health,
+                        message=device.message,
+                    )
 
     def lines(self) -> list[PodLine]:
         """Return one line per pod of the node, blocked pods first."""

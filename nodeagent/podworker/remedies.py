@@ -31,6 +31,10 @@ REMEDIES: Mapping[str, str] = {
     "recreates it on another node",
     # devices
     "WaitingForDevices": "check the device plugin of the resource on this node: `nodeagent devices`",
+    "FailedPrepareDynamicResources": "check the DRA driver that the cause names, and the claim: `kubectl describe "
+    "resourceclaim -n NS CLAIM`",
+    "FailedUnprepareDynamicResources": "check the DRA driver that the cause names; the pod ends once its claims are "
+    "unprepared",
     # pull
     "ErrImagePull": "check the image's name, the registry and the pod's credentials: `nodeagent creds test IMAGE`, "
     "`nodeagent image pull IMAGE`",

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from nodeagent.contracts.diagnostics import Stage, StageReport, StageState
 from nodeagent.contracts.persistent_volumes import VolumeState
 from nodeagent.contracts.runtime import ContainerState, RuntimePod
+from nodeagent.errors import ClaimError
 from nodeagent.event_journal import JournalEntry
 from nodeagent.model.pod import (
     Container,
@@ -31,6 +32,7 @@ _PULL = frozenset({
     "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError",
     "RegistryUnavailable", "SignatureValidationFailed",
 })  # fmt: skip
+_BEFORE_SANDBOX = frozenset({"RuntimeUnavailable", "ApiUnavailable", ClaimError.reason})
 _NOT_YET = frozenset({"ContainerCreating", "PodInitializing", ""})
 
 
@@ -202,7 +204,7 @@ def _sandbox(inputs: PodDiagnosticInputs) -> StageReport:
         )
     if worker is not None and worker.error and worker.reason != "FailedMount":
         entry = inputs.last("FailedCreatePodSandBox", "FailedCreatePodContainer", "FailedPodSandBoxStatus")
-        reason = worker.reason if worker.reason in ("RuntimeUnavailable", "ApiUnavailable") else ""
+        reason = worker.reason if worker.reason in _BEFORE_SANDBOX else ""
         reason = reason or (entry.reason if entry else worker.reason)
         at = entry.first if entry else None
         return StageReport(stage=Stage.SANDBOX, state=BLOCKED, at=at, reason=reason, detail=worker.error)

@@ -88,5 +88,6 @@ class ClaimManagerContract:
         pod = make_pod("other")
         await claims.prepare_pod(pod)
         assert not claims.cdi_devices(pod, pod.spec.containers[0])
+        assert not claims.devices(pod, pod.spec.containers[0])
         assert not claims.health(pod, pod.spec.containers[0])
         await claims.release_pod(pod)

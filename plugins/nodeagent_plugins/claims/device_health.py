@@ -61,8 +61,13 @@ class HealthCache:
                     found.setdefault(driver, set()).add(device)
         return found
 
-    def of_container(self, cache: ClaimCache, pod: Pod, uses: Sequence[ClaimUse]) -> list[ClaimedDeviceHealth]:
-        """Return the health of the devices that a container uses, for drivers that report it."""
+    def of_container(
+        self, cache: ClaimCache, pod: Pod, uses: Sequence[ClaimUse], *, reported_only: bool = False
+    ) -> list[ClaimedDeviceHealth]:
+        """Return the health of the devices that a container uses.
+
+        :param reported_only: omit devices of drivers that do not report health.
+        """
         found = []
         for use in uses:
             entry = cache.find(pod.namespace, use.claim, pod.uid)
@@ -70,7 +75,7 @@ class HealthCache:
                 continue
             devices = []
             for driver, device in entry.devices(use.request):
-                if driver not in self._devices:
+                if reported_only and driver not in self._devices:
                     continue
                 health, message = self._current(driver, (device.pool, device.device))
                 identifier = device.cdi_devices[0] if device.cdi_devices else f"{driver}/{device.pool}/{device.device}"

@@ -23,7 +23,7 @@ from nodeagent_plugins.claims.checkpoint import Checkpoint
 from nodeagent_plugins.claims.device_health import HealthCache
 from nodeagent_plugins.claims.drivers import Drivers
 from nodeagent_plugins.claims.metrics import IN_USE, OPERATIONS
-from nodeagent_plugins.claims.pod_claims import PodClaim, claims_of, uses_of
+from nodeagent_plugins.claims.pod_claims import ClaimUse, PodClaim, claims_of, uses_of
 from nodeagent_plugins.claims.state import ClaimCache, ClaimEntry, DriverEntry
 
 RECONCILE_SECONDS = 60.0
@@ -102,13 +102,13 @@ class Manager:
                 names.update(dict.fromkeys(device.cdi_devices))
         return tuple(names)
 
+    def devices(self, pod: Pod, container: Container) -> Sequence[ClaimedDeviceHealth]:
+        """Return the prepared devices; see :class:`~nodeagent.contracts.claims.ClaimManager`."""
+        return self.health_cache.of_container(self.cache, pod, _known_uses(pod, container))
+
     def health(self, pod: Pod, container: Container) -> Sequence[ClaimedDeviceHealth]:
         """Return the health of devices; see :class:`~nodeagent.contracts.claims.ClaimManager`."""
-        try:
-            uses = list(uses_of(pod, container))
-        except ClaimError:
-            return ()
-        return self.health_cache.of_container(self.cache, pod, uses)
+        return self.health_cache.of_container(self.cache, pod, _known_uses(pod, container), reported_only=True)
 
     def health_changed(self, driver: str, devices: set[tuple[str, str]]) -> None:
         """Sync the pods that use *devices*, pool and name, of *driver*, so that their status is updated."""
@@ -311,6 +311,14 @@ class Manager:
         for name, count in self.cache.in_use().items():
             IN_USE.set(count, name)
         IN_USE.set(len(self.cache.entries), "<any>")
+
+
+def _known_uses(pod: Pod, container: Container) -> list[ClaimUse]:
+    """Return the claims that a container uses; none if a claim of the pod does not exist yet."""
+    try:
+        return list(uses_of(pod, container))
+    except ClaimError:
+        return []
 
 
 def _check_results(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from .conftest import Api, Server
 
@@ -402,3 +405,13 @@ def test_unknown_extended_resource_is_insufficient(api: Api) -> None:
 
     assert "1 Insufficient example.com/unknown" in scheduled(api, "unknown")
     delete_pod(api, "unknown")
+
+
+def test_example_of_the_guide_is_valid(api: Api) -> None:
+    page = (Path(__file__).parents[3] / "docs/resource-claims.md").read_text()
+    (example, *_) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    collections = {"DeviceClass": CLASSES, "ResourceClaimTemplate": TEMPLATES, "Pod": PODS}
+
+    for item in yaml.safe_load_all(example):
+        item["metadata"]["name"] += "-of-the-guide"
+        api.ok("POST", f"{collections[item['kind']]}?dryRun=All", item)

@@ -11,12 +11,14 @@ import msgspec
 import pytest
 
 from nodeagent import hookimpl
-from nodeagent.contracts.diagnostics import Stage, StageState, WhyRequest
+from nodeagent.contracts.claims import ClaimedDeviceHealth
+from nodeagent.contracts.devices import DeviceHealth
+from nodeagent.contracts.diagnostics import PodDeviceLine, Stage, StageState, WhyRequest
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.images import PullInProgress
 from nodeagent.contracts.pods import Rejection, SyncOutcome, WaitingReason
 from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus, RuntimePod, SandboxStatus
-from nodeagent.errors import RuntimeUnavailable, VolumeError
+from nodeagent.errors import ClaimError, RuntimeUnavailable, VolumeError
 from nodeagent.event_journal import MAX_EVENTS_PER_POD, MAX_PODS, EventJournal
 from nodeagent.model.meta import ObjectReference
 from nodeagent.podworker.explain import LONG_SECONDS, Explainer
@@ -209,7 +211,11 @@ async def test_network_not_ready_is_the_cause(clock, tmp_path):
 
 @pytest.mark.parametrize(
     ("error", "reason"),
-    [(RuntimeUnavailable("no answer"), "RuntimeUnavailable"), (ValueError("pasta"), "Error")],
+    [
+        (RuntimeUnavailable("no answer"), "RuntimeUnavailable"),
+        (ClaimError("DRA driver gpu.example.com is not registered"), "FailedPrepareDynamicResources"),
+        (ValueError("pasta"), "Error"),
+    ],
 )
 async def test_sandbox_failure_is_the_cause(clock, tmp_path, error, reason):
     harness = ExplainerHarness(clock, tmp_path)
@@ -431,6 +437,22 @@ def test_event_journal_keeps_latest_events_of_latest_pods(clock):
     assert len(recorder.events) == MAX_EVENTS_PER_POD + 4 + MAX_PODS
     assert not journal.of("n") and not journal.of("a")
     assert journal.of("p0")
+
+
+async def test_devices_of_containers_are_listed(clock, tmp_path):
+    class Claims:
+        def devices(self, pod, container):
+            return [ClaimedDeviceHealth("claim:gpu", [DeviceHealth("example.com/gpu=0", "Unhealthy", "too hot")])]
+
+    harness = ExplainerHarness(clock, tmp_path)
+    harness.context = dataclasses.replace(harness.context, claims=Claims())
+    harness.explainer = Explainer(harness.context, harness.workers, harness.recorder, harness.plugins)
+    async with living(harness):
+        await harness.publish(make_pod())
+
+        found = await harness.why()
+
+    assert found.devices == [PodDeviceLine("main", "claim:gpu", "example.com/gpu=0", "Unhealthy", "too hot")]
 
 
 async def _soon(value):

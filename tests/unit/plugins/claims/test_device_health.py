@@ -40,6 +40,8 @@ async def test_status_of_a_container_names_claim_and_device(manager, api, reques
     pod = claim_pod(request=request_name)
     await manager.prepare_pod(pod)
     assert manager.health(pod, pod.spec.containers[0]) == []
+    unknown = DeviceHealth("example.com/gpu=c-1", "Unknown", "")
+    assert manager.devices(pod, pod.spec.containers[0]) == [ClaimedDeviceHealth(f"claim:gpu{suffix}", [unknown])]
     manager.health_cache.update(GPU, [ReportedHealth(*DEVICE, "Unhealthy", "m" * 2000)])
 
     device = DeviceHealth("example.com/gpu=c-1", "Unhealthy", "m" * 1021 + "...")
