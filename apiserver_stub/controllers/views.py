@@ -182,6 +182,12 @@ class NodeView(View, frozen=True, rename="camel"):
         return next((item.status for item in self.status.conditions or () if item.type == kind), "")
 
 
+class ServiceView(View, frozen=True, rename="camel"):
+    """A Service, whose generation is not counted."""
+
+    spec: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
 class LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):
     """Spec of a lease."""
 

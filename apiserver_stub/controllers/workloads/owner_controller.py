@@ -66,13 +66,18 @@ class OwnerController(Controller):
         """
         raise NotImplementedError
 
+    async def deleted(self, key: str) -> None:
+        """Process the deletion of the owner *key*, if a dependent has changed since."""
+
     async def _process(self, key: str) -> None:
         context = self.context
         await context.leadership.acquired()
         await self.writer.settled()
         await context.index.catch_up()
         record = context.verbs.store.collection(self.owner.storage).get(key)
-        if record is not None:
+        if record is None:
+            await self.deleted(key)
+        else:
             await self.sync(self.owner.read(record))
 
     def _owner_changed(self, before: View | None, after: View | None) -> None:

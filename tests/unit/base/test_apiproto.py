@@ -245,7 +245,9 @@ def test_error_of_malformed_bytes_names_the_reason(data, reason):
         apiproto.decode(data)
 
 
-@pytest.mark.parametrize(("api_version", "kind"), [("v1", "Shoe"), ("apps/v1", "Deployment"), ("v2", "Pod"), ("", "")])
+@pytest.mark.parametrize(
+    ("api_version", "kind"), [("v1", "Shoe"), ("apps/v1beta2", "Deployment"), ("v2", "Pod"), ("", "")]
+)
 def test_kind_without_protobuf_form_is_unsupported(api_version, kind):
     assert not apiproto.supports(api_version, kind)
     with pytest.raises(apiproto.UnsupportedKindError):
@@ -377,7 +379,9 @@ def values(f: FieldDescriptor, depth: int) -> st.SearchStrategy:
 def test_every_field_of_every_kind_survives(file, kind, data):
     module = importlib.import_module(f"nodeagent.base.apiproto._proto.{file}_pb2")
     group, version = file.split("_")
-    prefix = {"core": "", "policy": "policy/", "rbac": "rbac.authorization.k8s.io/"}.get(group, f"{group}.k8s.io/")
+    qualified = {"flowcontrol": "flowcontrol.apiserver", "rbac": "rbac.authorization"}.get(group, group)
+    prefixes = {"core": "", **{plain: f"{plain}/" for plain in ("apps", "autoscaling", "batch", "policy")}}
+    prefix = prefixes.get(group, f"{qualified}.k8s.io/")
     obj = {"apiVersion": prefix + version, "kind": kind, **data.draw(objects(getattr(module, kind).DESCRIPTOR, 3))}
     if kind.endswith("List"):
         obj.setdefault("items", [])

@@ -35,7 +35,7 @@ def test_storage_key_of_an_object(layout: Layout, name: str, key: str, location:
 
 @pytest.mark.parametrize(
     "location",
-    ["/registry/ranges/", "/registry/controllers/a/b", "/registry/pods/", "/other/pods/a/b", "x"],
+    ["/registry/ranges/", "/registry/unknown/a/b", "/registry/pods/", "/other/pods/a/b", "x"],
 )
 def test_keys_of_unserved_kinds_are_ignored(layout: Layout, location: str) -> None:
     assert layout.find(location) is None
