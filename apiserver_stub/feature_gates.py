@@ -22,6 +22,7 @@ GATES_IN_USE = frozenset(
         "AppArmor",
         "AppArmorFields",
         "AuthorizeNodeWithSelectors",
+        "AuthorizePodWebsocketUpgradeCreatePermission",
         "CSIServiceAccountTokenSecrets",
         "ClearingNominatedNodeNameAfterBinding",
         "ClusterTrustBundle",

@@ -50,6 +50,7 @@ _NO_WARNINGS: list[str] = []
 class RequestHandler:
     """Handler of every HTTP request.
 
+    :param authorizes_connections: whether exec, attach and portforward require the permission to create, also as GET.
     :param closes_unauthenticated: whether HTTP/2 connections of anonymous and unauthenticated clients end after one
         response (feature gate ``UnauthenticatedHTTP2DOSMitigation``).
     :param sends_retry_after: whether requests during the drain get 429 (spec:
@@ -77,6 +78,7 @@ class RequestHandler:
         cors: CorsAndHsts | None = None,
         page: Page | None = None,
         compresses: bool = True,
+        authorizes_connections: bool = False,
         closes_unauthenticated: bool = False,
         sends_retry_after: bool = False,
     ) -> None:
@@ -86,6 +88,7 @@ class RequestHandler:
         self._dispatcher, self._limits, self._watches, self._streams = dispatcher, limits, watches, streams
         self._aggregation, self._metrics, self._tracing = aggregation, metrics, tracing
         self._cors, self._page, self._compresses = cors, page, compresses
+        self._authorizes_connections = authorizes_connections
         self._closes_unauthenticated, self._sends_retry_after = closes_unauthenticated, sends_retry_after
 
     async def handle(self, http: HttpRequest) -> None:
@@ -151,6 +154,8 @@ class RequestHandler:
                 await self._watches.run(http, self._request(http, info, query, user, format_), resource, audit_context)
                 return
             elif resource is not None and self._dispatcher.streams(resource, info, http.method):
+                if self._authorizes_connections and _runs_in_pod(info) and info.verb != "create":
+                    await self._authorization.authorize(user, replace(authorized, verb="create"), audit_context)
                 await self._admission.connect(self._request(http, info, query, user, format_), resource)
                 await self._streams.run(http, info, query, resource, audit_context)
                 return
@@ -209,6 +214,11 @@ class RequestHandler:
         if pretty and not format_.pretty:
             return Format(format_.encoding, format_.shape, format_.shape_version, pretty=True)
         return format_
+
+
+def _runs_in_pod(info: RequestInfo) -> bool:
+    """Return whether a request connects a client to processes of a pod."""
+    return (info.group, info.resource) == ("", "pods") and info.subresource in ("attach", "exec", "portforward")
 
 
 def _close_http2(http: HttpRequest) -> None:

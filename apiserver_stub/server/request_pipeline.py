@@ -161,6 +161,7 @@ async def build_pipeline(
         page=await asyncio.to_thread(Page) if options.serve_page else None,
         compresses=gates.enabled("APIResponseCompression"),
         closes_unauthenticated=closes,
+        authorizes_connections=gates.enabled("AuthorizePodWebsocketUpgradeCreatePermission"),
         sends_retry_after=options.shutdown_send_retry_after,
     )
     return Pipeline(handler, limits, requests)

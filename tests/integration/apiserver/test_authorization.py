@@ -332,6 +332,26 @@ def test_kubectl_creates_roles_and_checks_permissions(harness: Server) -> None:
     assert "selfsubjectrulesreviews" in harness.kubectl("auth", "can-i", "--list", "--as=carol")
 
 
+@pytest.mark.parametrize(("minor", "code"), [(34, 404), (35, 403)])
+def test_connections_to_pods_require_the_permission_to_create(tmp_path: Path, minor: int, code: int) -> None:
+    with serving(tmp_path, "--authorization-mode=RBAC", f"--compatibility-version=1.{minor}") as server:
+        admin, alice = server.api(""), server.api("alice")
+        rule = {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["get"]}
+        admin.ok("POST", f"{RBAC}/clusterroles", {"metadata": {"name": "reader"}, "rules": [rule]})
+        binding = {
+            "metadata": {"name": "reader"},
+            "roleRef": {"kind": "ClusterRole", "name": "reader"},
+            "subjects": [{"kind": "User", "name": "alice"}],
+        }
+        admin.ok("POST", f"{RBAC}/clusterrolebindings", binding)
+
+        found, status = alice.call("GET", f"{PODS}/missing/exec?command=id&container=c")
+
+    assert found == code
+    if code == 403:
+        assert 'User "alice" cannot create resource "pods/exec"' in status["message"]
+
+
 @pytest.mark.row("opt.authorization-mode")
 def test_default_roles_are_reconciled_at_startup(tmp_path: Path) -> None:
     path = f"{RBAC}/clusterroles/system:discovery"
