@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -68,8 +68,6 @@ async def serve(socket: Path, services: Mapping[ServiceDescriptor, Mapping[str, 
     """
     # Four characters are enough for a name that no other file has, and the kernel limits the length of the path.
     aside = socket.with_name(f".{socket.name[:1]}.s")
-    if len(os.fsencode(socket)) > MAX_SOCKET_PATH:
-        raise OSError(f"path of the socket is longer than {MAX_SOCKET_PATH} bytes: {socket}")
     server = grpc.aio.server(
         maximum_concurrent_rpcs=_MAX_CALLS,
         options=(("grpc.max_receive_message_length", MAX_REQUEST_BYTES), ("grpc.so_reuseport", 0)),
@@ -79,10 +77,11 @@ async def serve(socket: Path, services: Mapping[ServiceDescriptor, Mapping[str, 
             (grpc.method_handlers_generic_handler(service.full_name, _method_handlers(service, handlers)),)
         )
     await asyncio.to_thread(aside.unlink, missing_ok=True)
-    try:
-        server.add_insecure_port(f"unix://{quote(str(aside))}")
-    except RuntimeError as error:
-        raise OSError(f"failed to listen on {socket}: {error}") from error
+    with _short(aside) as path:
+        try:
+            server.add_insecure_port(f"unix://{quote(path)}")
+        except RuntimeError as error:
+            raise OSError(f"failed to listen on {socket}: {error}") from error
     inode = 0
     try:
         await server.start()
@@ -91,6 +90,19 @@ async def serve(socket: Path, services: Mapping[ServiceDescriptor, Mapping[str, 
     finally:
         await server.stop(_STOP_SECONDS)
         _remove(socket, inode)
+
+
+@contextlib.contextmanager
+def _short(socket: Path) -> Iterator[str]:
+    """Provide a path of *socket* that the kernel accepts, even if the usual one is too long to listen on."""
+    if len(os.fsencode(socket)) <= MAX_SOCKET_PATH:
+        yield str(socket)
+        return
+    directory = os.open(socket.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{directory}/{socket.name}"
+    finally:
+        os.close(directory)
 
 
 def _rename(aside: Path, socket: Path) -> int:
