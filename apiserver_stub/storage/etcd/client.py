@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 
 from apiserver_stub.storage.base import StoreRejected, StoreUnavailable
 from apiserver_stub.storage.etcd.proto import rpc_pb2 as rpc
@@ -83,14 +84,14 @@ class _Endpoint:
             name: self.channel.unary_unary(
                 f"/etcdserverpb.{service}/{name}",
                 request_serializer=lambda request: request.SerializeToString(),
-                response_deserializer=response.FromString,
+                response_deserializer=bytes,  # See _decode.
             )
-            for name, (service, response) in _SERVICES.items()
+            for name, (service, _) in _SERVICES.items()
         }
         self.watch: Any = self.channel.stream_stream(
             "/etcdserverpb.Watch/Watch",
             request_serializer=lambda request: request.SerializeToString(),
-            response_deserializer=rpc.WatchResponse.FromString,
+            response_deserializer=bytes,
         )
 
 
@@ -179,7 +180,11 @@ class EtcdClient:
         found, problem = {}, StoreUnavailable("no servers")
         for endpoint in self._endpoints:
             try:
-                response = await endpoint.calls["Status"](rpc.StatusRequest(), timeout=CALL_SECONDS)
+                response = _decode(
+                    rpc.StatusResponse, await endpoint.calls["Status"](rpc.StatusRequest(), timeout=CALL_SECONDS)
+                )
+            except StoreUnavailable as error:
+                problem = error
             except grpc.aio.AioRpcError as error:
                 problem = StoreUnavailable(_text(error))
             else:
@@ -228,7 +233,7 @@ class EtcdClient:
         failed = True
         endpoint = self._endpoints[self._current]
         try:
-            response = await endpoint.calls[name](request, timeout=seconds)
+            response = _decode(_SERVICES[name][1], await endpoint.calls[name](request, timeout=seconds))
             failed = False
             return response
         except grpc.aio.AioRpcError as error:
@@ -276,18 +281,27 @@ class Watching:
         """
         while True:
             try:
-                response = await self._call.read()
+                received = await self._call.read()
             except grpc.aio.AioRpcError as error:
                 self._fail_over()
                 raise StoreUnavailable(_text(error)) from error
-            if response is _END:
+            if received is _END:
                 self._fail_over()
                 raise StoreUnavailable("watch closed")
+            response = _decode(rpc.WatchResponse, received)
             if response.canceled:
                 if response.compact_revision:
                     raise HistoryCompacted(response.cancel_reason)
                 raise StoreUnavailable(response.cancel_reason or "watch was cancelled")
             yield response
+
+
+def _decode(kind: Any, response: bytes) -> Any:
+    """Return a response as a message; gRPC itself would return ``None`` for one that it fails to decode."""
+    try:
+        return kind.FromString(response)
+    except DecodeError as error:
+        raise StoreUnavailable("the server returned an invalid response") from error
 
 
 def _text(error: grpc.aio.AioRpcError) -> str:

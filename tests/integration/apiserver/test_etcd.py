@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import grpc.aio
 import pytest
 import pytest_asyncio
 
 from apiserver_stub.storage import Compacted
-from apiserver_stub.storage.etcd.client import HistoryCompacted, TlsFiles
+from apiserver_stub.storage.base import StoreUnavailable
+from apiserver_stub.storage.etcd.client import EtcdClient, HistoryCompacted, TlsFiles
 from apiserver_stub.storage.etcd.compaction import KEY
 from nodeagent.base.tls import generate_ca, issue
 from tests.integration.programs import free_port
@@ -236,9 +238,11 @@ async def test_object_counts_and_database_size_are_polled(etcd: Etcd, tmp_path: 
     objects = 'apiserver_storage_objects{resource="configmaps"}'
     size = f'apiserver_storage_db_total_size_in_bytes{{endpoint="{etcd.url}"}}'
     async with serving(tmp_path / "a", *on(etcd, "/polls", *often)) as client:
-        (before,) = sample(await client.metrics(), objects)
-        await ok(client, "POST", MAPS, a_map("big", k="x" * 1_000_000))
         async with asyncio.timeout(10):
+            while not (counted := sample(await client.metrics(), objects)):  # The first poll may not be complete yet.
+                await asyncio.sleep(0.05)
+            (before,) = counted
+            await ok(client, "POST", MAPS, a_map("big", k="x" * 1_000_000))
             while sample(text := await client.metrics(), objects) != [str(int(before) + 1)]:
                 await asyncio.sleep(0.05)
             while int(sample(text := await client.metrics(), size)[0]) < 1_000_000:
@@ -449,3 +453,34 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         writer.write(data)
         await writer.drain()
     writer.close()
+
+
+async def test_undecodable_responses_make_the_store_unavailable(tmp_path: Path) -> None:
+    async def respond(_request: bytes, _context: Any) -> bytes:
+        return b"\xff"
+
+    async def watch(_requests: AsyncIterator[bytes], _context: Any) -> AsyncIterator[bytes]:
+        yield b"\xff"
+
+    server = grpc.aio.server()
+    unary, stream = grpc.unary_unary_rpc_method_handler(respond), grpc.stream_stream_rpc_method_handler(watch)
+    for service, methods in (
+        ("KV", {"Range": unary}),
+        ("Maintenance", {"Status": unary}),
+        ("Watch", {"Watch": stream}),
+    ):
+        handler = grpc.method_handlers_generic_handler(f"etcdserverpb.{service}", methods)
+        server.add_generic_rpc_handlers((handler,))
+    server.add_insecure_port(f"unix:{tmp_path}/s")
+    await server.start()
+    client = EtcdClient([f"unix://{tmp_path}/s"], TlsFiles())
+    try:
+        for call in (client.range(b"a"), client.sizes()):
+            with pytest.raises(StoreUnavailable, match="the server returned an invalid response"):
+                await call
+        async with client.watch(b"a", b"b", 1) as watching:
+            with pytest.raises(StoreUnavailable, match="the server returned an invalid response"):
+                await anext(watching.responses())
+    finally:
+        await client.close()
+        await server.stop(None)
