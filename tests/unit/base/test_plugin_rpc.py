@@ -129,6 +129,20 @@ async def test_invalid_response_may_have_been_executed(socket):
     assert (error.code, error.local, error.details) == ("Internal", True, "invalid response")
 
 
+async def test_socket_that_sends_endless_garbage_is_unavailable(socket):
+    async def flood(_reader, writer):
+        with contextlib.suppress(ConnectionError):
+            while True:
+                writer.write(b"\xff" * 65536)
+                await writer.drain()
+
+    server = await asyncio.start_unix_server(flood, str(socket))
+    try:
+        assert (await failure(socket, 5)).code == "Unavailable"
+    finally:
+        server.close()
+
+
 async def test_plugin_that_disconnects_is_unavailable(socket):
 
     async def hang_up(_reader, writer):
