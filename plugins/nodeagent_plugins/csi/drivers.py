@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from time import monotonic
@@ -52,6 +52,15 @@ class NodeInfo:
 
 
 @dataclass(eq=False, slots=True)
+class _SharedConnection:
+    """A connection that is closed by the last of its users."""
+
+    connection: Connection
+    stack: AsyncExitStack
+    users: int = 0
+
+
+@dataclass(eq=False, slots=True)
 class Driver:
     """A registered driver; a new registration creates another object, without the cached capabilities."""
 
@@ -59,6 +68,25 @@ class Driver:
     endpoint: str
     version: tuple[int, ...] = (1, 0, 0)
     capabilities: frozenset[int] | None = None
+    _shared: _SharedConnection | None = field(default=None, repr=False)
+
+    @asynccontextmanager
+    async def shared_step(self) -> AsyncIterator[Step]:
+        """Provide a connection for a query; concurrent queries share one, and its deadline is at most half used."""
+        shared = self._shared
+        if shared is None or shared.connection.remaining_seconds < TIMEOUT_SECONDS / 2:
+            stack = AsyncExitStack()
+            connection = await stack.enter_async_context(connect(self.endpoint, TIMEOUT_SECONDS))
+            shared = self._shared = _SharedConnection(connection, stack)
+        shared.users += 1
+        try:
+            yield Step(self, shared.connection)
+        finally:
+            shared.users -= 1
+            if not shared.users:
+                if self._shared is shared:
+                    self._shared = None
+                await shared.stack.aclose()
 
     @asynccontextmanager
     async def step(self, *, migrated: bool = False) -> AsyncIterator[Step]:

@@ -23,7 +23,7 @@ async def measure(
     :param optional: accept a response without usage from a driver that reports health.
     :raises VolumeError: the call failed, or the response has no usage.
     """
-    async with driver.step() as step:
+    async with driver.shared_step() as step:
         try:
             if not await step.has(GET_STATS):
                 return None

@@ -29,7 +29,7 @@ from nodeagent_plugins.csi.driver_objects import DriverObjects, attach_required
 from nodeagent_plugins.csi.drivers import EXPAND, MULTI_WRITER, Drivers, volume_error
 from nodeagent_plugins.csi.figures import measure
 from nodeagent_plugins.csi.filesystem import FileSystems
-from nodeagent_plugins.csi.names import KIND, PLUGIN, PREFIX, Paths, unique_name
+from nodeagent_plugins.csi.names import KIND, PLUGIN, PREFIX, Paths, inline_handle, unique_name
 from nodeagent_plugins.csi.requests import volume_capability
 from nodeagent_plugins.csi.sources import CallObjects, find_source, source_of
 from nodeagent_plugins.csi.threads import Threads
@@ -199,17 +199,14 @@ class CsiVolumes:
         volume: VolumeOnDisk,
         spec: VolumeSpec,
     ) -> VolumeFigures | None:
-        block = volume.mode is VolumeMode.BLOCK
-        paths = self._paths.block(volume.name)
-        try:  # The data file has the handle of an inline volume, too.
-            directory = paths.data_directory if block else volume.directory
-            data = await self._threads.run(data_file.load, self._context.root_dir, directory)
-        except FileNotFoundError:
-            return None
-        driver = self._drivers.get(data.driver, f"{PREFIX}failed to get CSI client")
-        path = paths.device(volume.pod_uid) if block else volume.directory / "mount"
+        source = source_of(spec)
+        handle = inline_handle(volume.pod_uid, spec.volume.name) if source.inline else source.handle
+        driver = self._drivers.get(source.driver, f"{PREFIX}failed to get CSI client")
+        path = volume.directory / "mount"
+        if volume.mode is VolumeMode.BLOCK:
+            path = self._paths.block(volume.name).device(volume.pod_uid)
         health = self._context.gates.enabled("CSIVolumeHealth")
-        return await measure(driver, data.handle, path, health=health, optional=self._usage_is_optional)
+        return await measure(driver, handle, path, health=health, optional=self._usage_is_optional)
 
     @property
     def _usage_is_optional(self) -> bool:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from nodeagent.base.plugin_rpc import connect
 from nodeagent.contracts.persistent_volumes import (
     AttachableVolumeKind,
     BlockVolumeKind,
@@ -17,7 +20,8 @@ from nodeagent.errors import TransientVolumeError, UncertainVolumeError, VolumeE
 from nodeagent.model.pod import Volume
 from nodeagent.testing.context import make_config
 from nodeagent.testing.contracts import PersistentVolumeKindContract
-from nodeagent_plugins.csi.names import attachment_name
+from nodeagent_plugins.csi import drivers
+from nodeagent_plugins.csi.names import attachment_name, inline_handle
 from nodeagent_plugins.csi.selinux import needs_relabel
 from tests.csi_driver.service import CONDITION, EXPAND, STAGE, STATS
 
@@ -161,6 +165,29 @@ async def test_figures_of_the_driver_are_returned(make_harness):
     harness.service.usage = harness.service.usage[:1]
     figures = await harness.kind.measure(volume, harness.spec())
     assert figures.inodes == figures.inodes_free == 0
+
+
+async def test_concurrent_measurements_share_a_connection(make_harness, monkeypatch):
+    harness = await make_harness(capabilities=[STAGE, STATS])
+    volume, opened = await mounted(harness), []
+    monkeypatch.setattr(drivers, "connect", lambda *args: opened.append(args) or connect(*args))
+
+    figures = await asyncio.gather(*(harness.kind.measure(volume, harness.spec()) for _ in range(5)))
+    assert [each.used for each in figures] == [40] * 5 and len(opened) == 1
+    await harness.kind.measure(volume, harness.spec())
+    assert len(opened) == 2
+
+
+async def test_inline_volume_is_measured_by_its_handle(make_harness):
+    harness = await make_harness(capabilities=[STATS])
+    harness.put_driver(attachRequired=False, fsGroupPolicy="None", volumeLifecycleModes=["Ephemeral"])
+    await harness.context.clock.settle()
+    request = harness.request(harness.inline())
+    await harness.kind.mount(request)
+
+    await harness.kind.measure(harness.on_disk(request), harness.inline())
+
+    assert harness.call("NodeGetVolumeStats")["volume_id"] == inline_handle(request.pod.uid, "data")
 
 
 async def test_health_is_returned_if_the_gate_is_enabled(make_harness):
