@@ -156,7 +156,7 @@ class Manager:
         for driver in {driver for claim in allocated for driver in claim.drivers}:
             self._need_driver(driver, pod.uid)
         async with self._locked(claim.reference.uid for claim in allocated):
-            await self._unprepare_replaced(allocated)
+            await self._unprepare_replaced(allocated, pod.uid)
             entries = [self._reference(claim, pod.uid) for claim in allocated]
             await self._write()
             await self._for_each_driver(entries, pod.uid)
@@ -167,19 +167,21 @@ class Manager:
 
     def _reference(self, claim: AllocatedClaim, pod_uid: str) -> ClaimEntry:
         uid = claim.reference.uid
-        entry = self.cache.entries.get(uid)
-        if entry is None:
-            drivers = {name: DriverEntry() for name in claim.drivers}
-            entry = self.cache.entries[uid] = ClaimEntry(claim.reference, drivers=drivers)
+        entry = self.cache.entries.setdefault(uid, ClaimEntry(claim.reference))
+        for name in claim.drivers:  # One of them may have unprepared the claim for a previous pod.
+            entry.drivers.setdefault(name, DriverEntry())
         entry.pods.add(pod_uid)
         return entry
 
-    async def _unprepare_replaced(self, allocated: Sequence[AllocatedClaim]) -> None:
-        """Unprepare claims that were deallocated and allocated again while the agent did not run."""
+    async def _unprepare_replaced(self, allocated: Sequence[AllocatedClaim], pod_uid: str) -> None:
+        """Unprepare claims that were deallocated and allocated again while the agent did not run.
+
+        The claim of a pod that still exists stays reserved for it, also if its driver names other devices.
+        """
         replaced = []
         for claim in allocated:
             entry = self.cache.entries.get(claim.reference.uid)
-            if entry is None:
+            if entry is None or any(uid == pod_uid or self._context.pods.get(uid) for uid in entry.pods):
                 continue
             stored = {(driver, each.pool, each.device) for driver, each in entry.devices()}
             if not stored <= set(claim.devices) or set(entry.drivers) != set(claim.drivers):
@@ -240,6 +242,11 @@ class Manager:
         for entry in entries:
             for name in entry.drivers:
                 batches.setdefault(name, []).append(entry)
+        for entry in entries:
+            for state in entry.drivers.values():
+                state.prepared = False  # Also if a call fails: the driver may have unprepared the claim.
+        if entries:
+            await self._write()
         errors = []
         for name, batch in batches.items():
             try:

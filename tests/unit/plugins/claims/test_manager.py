@@ -206,6 +206,39 @@ async def test_claim_that_cannot_be_unprepared_by_one_driver_is_kept(manager, ap
     assert (driver.unprepared, other.unprepared) == (["c-1"], ["c-1", "c-1"])
 
 
+@pytest.mark.parametrize("failing", [GPU, NET])
+async def test_claim_is_prepared_again_after_a_failed_attempt_to_unprepare_it(
+    manager, api, drivers, driver, context, failing
+):
+    other = FakeClaimDriver(NET, "other")
+    drivers.add(RegisteredDriver(other))
+    add_claim(api, "uid-a", "uid-b", devices=((GPU, "gpu-0"), (NET, "gpu-0")))
+    ended, pod = claim_pod("a"), claim_pod("b")
+    context.pods.add(ended)
+    await manager.prepare_pod(ended)
+    failed = driver if failing == GPU else other
+    failed.failure = "no answer"
+    with pytest.raises(ClaimError, match="no answer"):
+        await manager.release_pod(ended)
+    failed.failure = ""
+
+    await manager.prepare_pod(pod)
+    await manager.release_pod(ended)
+
+    assert (driver.prepared, other.prepared) == (["c-1"] * 2, ["c-1"] * 2)
+    assert cdi(manager, pod)
+    assert len(driver.unprepared) + len(other.unprepared) == 1
+
+
+async def test_claim_of_a_pod_that_exists_is_not_unprepared_for_another_one(manager, api, driver, context):
+    add_claim(api, "uid-a", "uid-b", devices=((GPU, "name-in-the-slice"),))
+
+    for name in "ab":
+        await manager.prepare_pod(context.pods.add(claim_pod(name)))
+
+    assert (driver.prepared, driver.unprepared) == (["c-1"], [])
+
+
 async def test_claim_that_was_allocated_again_is_unprepared_first(make_manager, api, driver, context):
     add_claim(api, "uid-a")
     await make_manager().prepare_pod(claim_pod("a"))
