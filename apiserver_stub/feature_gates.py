@@ -23,6 +23,7 @@ GATES_IN_USE = frozenset(
         "AppArmorFields",
         "AuthorizeNodeWithSelectors",
         "AuthorizePodWebsocketUpgradeCreatePermission",
+        "CRDValidationRatcheting",
         "CSIServiceAccountTokenSecrets",
         "ClearingNominatedNodeNameAfterBinding",
         "ClusterTrustBundle",

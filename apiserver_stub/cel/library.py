@@ -55,6 +55,43 @@ def _substring(text: str, start: int, end: int | None = None) -> str:
     return text[start:stop]
 
 
+_VERB = re.compile(r"%(%|(\.\d+)?[sdfxXobe])")
+
+
+def _format(template: str, values: list[Any]) -> str:
+    """Return *template* with its verbs replaced by *values*."""
+    remaining = iter(values)
+
+    def put(match: re.Match[str]) -> str:
+        if match[1] == "%":
+            return "%"
+        try:
+            value = next(remaining)
+        except StopIteration:
+            raise ValueError(f"index {len(values)} out of range") from None
+        verb, precision = match[1][-1], match[2] or ""
+        if verb == "s":
+            return _shown(value)
+        if verb in "xX" and isinstance(value, str | bytes):
+            digits = (value.encode() if isinstance(value, str) else value).hex()
+            return digits if verb == "x" else digits.upper()
+        return format(value, f"{precision or '.6'}{verb}" if verb in "fe" else verb)
+
+    return _VERB.sub(put, template)
+
+
+def _shown(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, float):
+        return format(value, ".17g")
+    if isinstance(value, list):
+        return f"[{', '.join(map(_shown, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_shown(key)}: {_shown(value[key])}' for key in sorted(value))}}}"
+    return str(value)
+
+
 _LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
 _UPPER = {value: key for key, value in _LOWER.items()}
 
@@ -67,6 +104,7 @@ def _texts() -> Iterator[Overload]:
     yield Overload("lastIndexOf", ("string", "string", "int"), "int", _last_index_of)
     yield Overload("join", ("list(string)",), "string", "".join)
     yield Overload("join", ("list(string)", "string"), "string", lambda texts, separator: separator.join(texts))
+    yield Overload("format", ("string", "list(dyn)"), "string", _format)
     yield Overload("lowerAscii", ("string",), "string", lambda text: text.translate(_LOWER))
     yield Overload("upperAscii", ("string",), "string", lambda text: text.translate(_UPPER))
     yield Overload("replace", ("string", "string", "string"), "string", str.replace)

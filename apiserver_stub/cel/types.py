@@ -90,6 +90,30 @@ def device_pool() -> Any:
     return found
 
 
+def schema_pool(messages: Mapping[str, Mapping[str, str]]) -> Any:
+    """Return a pool with the object types *messages* of a schema."""
+    from google.protobuf.descriptor_pool import DescriptorPool
+
+    found = DescriptorPool()
+    for file in (*_well_known_files(), _file("schema", messages)):
+        found.Add(file)
+    return found
+
+
+def type_of(kind: str) -> Any:
+    """Return the CEL type *kind*: the name of a scalar, ``timestamp``, ``dyn``, an object type, or a list or map."""
+    from cel_expr_python import cel
+
+    for name, build in (("list", cel.Type.List), ("map", lambda item: cel.Type.Map(cel.Type.STRING, item))):
+        if kind == name:
+            return build(cel.Type.DYN)
+        if kind.startswith(f"{name}("):
+            return build(type_of(kind[len(name) + 1 : -1]))
+    if kind in _SCALARS or kind in _WELL_KNOWN:
+        return getattr(cel.Type, kind.upper())
+    return cel.Type(f"{PACKAGE}.{kind}")
+
+
 def field_type(name: str) -> str:
     """Return the type of a field that holds values of the CEL type *name*; ``dyn`` where there is none."""
     name = name.lower()

@@ -22,7 +22,7 @@ from apiserver_stub.validation.custom_resource_definitions import APPROVED, BYPA
 from nodeagent.base.aio import Clock
 
 if TYPE_CHECKING:
-    from apiserver_stub.kinds.registry import Registry
+    from apiserver_stub.kinds.registry import Registry, Resource
     from apiserver_stub.storage import Store
 
 _log = logging.getLogger(__name__)
@@ -40,10 +40,19 @@ class CustomKinds:
     """Controller of the served custom kinds and of the conditions ``NamesAccepted`` and ``Established``.
 
     :param collection: the collection of definitions.
+    :param declare: returns the resources of a definition.
     """
 
-    def __init__(self, store: Store, registry: Registry, collection: str, clock: Clock | None = None) -> None:
-        self._store, self._registry, self._collection = store, registry, collection
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        collection: str,
+        clock: Clock | None = None,
+        *,
+        declare: Callable[[Object], list[Resource]] = resources_of,
+    ) -> None:
+        self._store, self._registry, self._collection, self._declare = store, registry, collection, declare
         self._queue: WorkQueue[str] = WorkQueue("custom-kinds", clock)
         self._definitions: dict[str, Object] = {}
         self._served: dict[str, Any] = {}
@@ -86,7 +95,7 @@ class CustomKinds:
             return
         self._served[record.key] = state
         try:
-            found = resources_of(definition)
+            found = self._declare(definition)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             # Definitions of other servers that share the store may not be valid here.
             _log.error("Failed to serve custom kind", extra={"definition": record.key, "err": error}, exc_info=error)

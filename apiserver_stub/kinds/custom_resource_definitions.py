@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
@@ -34,8 +35,12 @@ class DefinitionStrategy(Strategy):
 
     counted = ("spec",)
 
-    def __init__(self, finalizer: str) -> None:
-        self._finalizer = finalizer
+    def __init__(self, finalizer: str, *, ratchets: bool = False) -> None:
+        """Create the rules of definitions.
+
+        :param ratchets: CEL rules may have an optional ``oldSelf``.
+        """
+        self._finalizer, self._ratchets = finalizer, ratchets
 
     def default(self, new: Object) -> None:
         set_defaults(new)
@@ -43,12 +48,20 @@ class DefinitionStrategy(Strategy):
     def prepare_create(self, new: Object) -> None:
         new["status"] = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": None}
         _note_stored_version(new)
+        self._drop_disabled(new, None)
+
+    def _drop_disabled(self, new: Object, old: Object | None) -> None:
+        """Remove ``optionalOldSelf`` unless it is supported or the stored definition contains it."""
+        if not self._ratchets and not any("optionalOldSelf" in rule for rule in _rules_in((old or {}).get("spec"))):
+            for rule in _rules_in(new.get("spec")):
+                rule.pop("optionalOldSelf", None)
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
         super().prepare_update(new, old, subresource)
         if not subresource:
             new["status"] = dict(new["status"])
             _note_stored_version(new)
+            self._drop_disabled(new, old)
 
     def validate(self, new: Object) -> list[Cause]:
         return validate_definition(new)
@@ -106,6 +119,19 @@ def set_condition(definition: Object, type_: str, status: str, reason: str, mess
     fields["conditions"] = [new if item is before else item for item in conditions] if before else [*conditions, new]
 
 
+def _rules_in(part: Any) -> Iterator[Object]:
+    """Yield the CEL rules in a part of a definition."""
+    if isinstance(part, list):
+        for item in part:
+            yield from _rules_in(item)
+    elif isinstance(part, dict):
+        for name, content in part.items():
+            if name == "x-kubernetes-validations":
+                yield from (rule for rule in content or () if isinstance(rule, dict))
+            elif name not in ("default", "enum", "example"):
+                yield from _rules_in(content)
+
+
 def resources(settings: KindSettings) -> list[Resource]:
     group = settings.identity.group(GROUP)
     return [
@@ -118,7 +144,9 @@ def resources(settings: KindSettings) -> list[Resource]:
             short_names=("crd", "crds"),
             categories=("api-extensions",),
             storage_key=f"{group}/customresourcedefinitions",
-            strategy=DefinitionStrategy(cleanup_finalizer(group)),
+            strategy=DefinitionStrategy(
+                cleanup_finalizer(group), ratchets=settings.gates.enabled("CRDValidationRatcheting")
+            ),
             subresources=(Subresource("status"),),
             columns=(NAME, CREATED_AT),
             unconditional_update=False,

@@ -74,22 +74,25 @@ class CustomResourceStrategy(Strategy):
         return finalizer_warnings(new, old)
 
 
-def resources_of(definition: Object) -> list[Resource]:
-    """Return the resources of the served versions of *definition*; none until its names are accepted."""
+def resources_of(definition: Object, *, ratchets: bool = False) -> list[Resource]:
+    """Return the resources of the served versions of *definition*; none until its names are accepted.
+
+    :param ratchets: values that do not change need not be valid (spec: gate.CRDValidationRatcheting).
+    """
     if not (is_true(definition, "NamesAccepted") or is_true(definition, "Established")):
         return []
     versions = definition["spec"].get("versions") or ()
-    return [_resource(definition, version) for version in versions if version.get("served")]
+    return [_resource(definition, version, ratchets=ratchets) for version in versions if version.get("served")]
 
 
-def _resource(definition: Object, version: Object) -> Resource:
+def _resource(definition: Object, version: Object, *, ratchets: bool) -> Resource:
     spec, names = definition["spec"], definition["status"]["acceptedNames"]
     group, name, kind = spec["group"], version["name"], names["kind"]
     tree = tree_of((version.get("schema") or {}).get("openAPIV3Schema"))
     subresources = version.get("subresources") or {}
     has_status = subresources.get("status") is not None
     scale = subresources.get("scale")
-    rules = CustomResourceRules(tree, scale)
+    rules = CustomResourceRules(tree, scale, ratchets=ratchets)
     versions = spec.get("versions") or ()
     return Resource(
         group,

@@ -173,7 +173,7 @@ async def start(options: Options) -> RunningServer:
         if audit is not None:
             stack.push_async_callback(audit.close)
         await store.open()
-        custom_kinds = build_custom_kinds(store, registry, identity)
+        custom_kinds = build_custom_kinds(store, registry, identity, options.gates)
         authentication = await build_authentication(options, store, tokens_file, stack)
         authorization = await build_authorization(options, store, stack)
         agents = await asyncio.to_thread(NodeAgents, node_agent_settings(options), store)

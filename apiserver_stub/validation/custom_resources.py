@@ -9,6 +9,7 @@ from apiserver_stub.validation.embedded_resources import validate_embedded
 from apiserver_stub.validation.list_types import validate_list_types
 from apiserver_stub.validation.names import standard_finalizer_problems
 from apiserver_stub.validation.scale_fields import validate_scale_spec, validate_scale_status
+from apiserver_stub.validation.schema_rules.rules import SchemaRulesValidator
 from apiserver_stub.validation.schema_values.correlation import UNKNOWN
 from apiserver_stub.validation.schema_values.values import validator_of
 from nodeagent.base.names import qualified_name_problems
@@ -19,8 +20,11 @@ _PREFERENCE = "prefer a domain-qualified finalizer name to avoid accidental conf
 class CustomResourceRules:
     """Rules for the custom resources of one version."""
 
-    def __init__(self, tree: Node, scale: Object | None = None) -> None:
+    def __init__(self, tree: Node, scale: Object | None = None, *, ratchets: bool = False) -> None:
+        """Validate by *tree*; with *ratchets*, values that do not change need not be valid."""
         self._tree, self._scale = tree, scale
+        self._rules = SchemaRulesValidator(tree, ratchets=ratchets)
+        self._ratchets = ratchets
         self._validate_values = validator_of(tree.source)
         status = tree.properties.get("status")
         self._validate_status_values = None if status is None else validator_of(status.source)
@@ -28,13 +32,13 @@ class CustomResourceRules:
     def validate(self, new: Object, old: Object | None = None) -> list[Cause]:
         """Return the errors in *new*; *old* is the stored resource of an update."""
         found: list[Cause] = []
-        self._validate_values(new, "", UNKNOWN, found)
+        self._validate_values(new, "", old if old is not None and self._ratchets else UNKNOWN, found)
         if self._scale is not None:
             found += validate_scale_spec(new, self._scale) + validate_scale_status(new, self._scale)
         found += validate_embedded(new, self._tree)
         if old is None or not validate_list_types(old, self._tree):
             found += validate_list_types(new, self._tree)
-        return found
+        return found + self._rules.validate(new, old, found)
 
     def validate_status(self, new: Object, old: Object) -> list[Cause]:
         """Return the errors in the status of *new*."""
@@ -45,7 +49,7 @@ class CustomResourceRules:
             found += validate_scale_status(new, self._scale)
         if (errors := validate_list_types(new, self._tree)) and not validate_list_types(old, self._tree):
             found += errors
-        return found
+        return found + self._rules.validate(new, old, found)
 
 
 def finalizer_warnings(new: Object, old: Object | None) -> list[str]:

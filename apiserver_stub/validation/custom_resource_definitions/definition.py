@@ -22,6 +22,7 @@ from apiserver_stub.validation.custom_resource_definitions.openapi import (
     validate_schema,
     validate_set_items,
 )
+from apiserver_stub.validation.custom_resource_definitions.rules import rules_in, validate_rules
 from apiserver_stub.validation.custom_resource_definitions.stored_versions import validate_stored_versions
 from apiserver_stub.validation.custom_resource_definitions.structural import is_convertible, validate_structural
 from apiserver_stub.validation.custom_resource_definitions.subresources import validate_column, validate_subresources
@@ -209,6 +210,9 @@ class SchemaRules:
         self._structural = not any(
             not is_convertible(schema) or validate_structural(schema, "") for schema in stored
         ) or not (before or {}).get("preserveUnknownFields")
+        self._known = frozenset[tuple[str, str]]().union(
+            *(rules_in(tree_of(schema)) for schema in stored if is_convertible(schema))
+        )
         self._context = SchemaContext(
             sets_of_atoms=not any(_has(schema, _is_invalid_set) for schema in stored),
             keys_required=not any(_has(schema, lambda item: any(validate_list_keys(item, ""))) for schema in stored),
@@ -224,7 +228,10 @@ class SchemaRules:
                 causes += errors
             else:
                 causes += validate_defaults(tree_of(schema), field)
-        return causes + validate_schema(schema, field, self._context, is_root=True)
+        causes += validate_schema(schema, field, self._context, is_root=True)
+        if not causes and is_convertible(schema):
+            causes += validate_rules(tree_of(schema), field, self._known, is_root=True)
+        return causes
 
 
 def _validate_root(schema: Object, field: str) -> Iterator[Cause]:

@@ -10,6 +10,7 @@ from typing import Any
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, forbidden_value, invalid_value, not_supported, required
 from apiserver_stub.schema.structural.tree import METADATA_FIELDS
+from apiserver_stub.validation.schema_rules.field_paths import field_path_of
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _UNSUPPORTED = ("id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref")
@@ -224,35 +225,3 @@ def _validate_rule(rule: Object, schema: Object, field: str) -> Iterator[Cause]:
         yield invalid_value(f"{field}.fieldPath", path, "fieldPath must not contain line breaks")
     if path and field_path_of(path, schema) is None:
         yield invalid_value(f"{field}.fieldPath", path, "fieldPath must be a valid path")
-
-
-_PATH_PART = re.compile(r"\.([^.\[\]']+)|\['((?:[^'\\]|\\.)*)'\]")
-_ESCAPE = re.compile(r"\\(.)")
-_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "'": "'", "\\": "\\"}
-
-
-def field_path_of(path: str, schema: Object) -> str | None:
-    """Return the path as errors show it, such as ``spec.ports[a]``, ``None`` if *schema* has no such field."""
-    position, found = 0, ""
-    while position < len(path):
-        match = _PATH_PART.match(path, position)
-        if match is None:
-            return None
-        name = match[1]
-        if name is None:
-            if any(escape not in _ESCAPES for escape in _ESCAPE.findall(match[2])):
-                return None
-            name = _ESCAPE.sub(lambda escape: _ESCAPES[escape[1]], match[2])
-        additional = schema.get("additionalProperties")
-        if properties := schema.get("properties"):
-            if name not in properties:
-                return None
-            schema = properties[name]
-            found += f".{name}" if found else name
-        elif isinstance(additional, dict):
-            schema = additional
-            found += f"[{name}]"
-        else:
-            return None
-        position = match.end()
-    return found

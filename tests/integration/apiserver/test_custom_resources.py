@@ -266,3 +266,26 @@ def test_kubectl_scales_explains_and_lists_custom_resources(server: Server, name
     explained = server.kubectl("explain", "widgets.spec.size", "--api-version", f"{group}/v1")
     assert ("FIELD: size <integer>" in explained, "Size of the widget." in explained) == (True, True)
     api.close()
+
+
+def test_rules_of_the_schema_apply_to_new_and_changed_resources(api: Api, server: Server, namespace: str) -> None:
+    group = "rules.example.com"
+    new = definition(group)
+    spec = new["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["x-kubernetes-validations"] = [
+        {"rule": "self.size % 2 == 1", "messageExpression": "'%d is even'.format([self.size])", "fieldPath": ".size"},
+        {"rule": "self.size >= oldSelf.size", "message": "size cannot decrease"},
+    ]
+    invalid = json.loads(json.dumps(new).replace("self.size % 2", "self.sizes % 2"))
+    code, status = api.call("POST", DEFINITIONS, invalid)
+    assert (code, "undefined field 'sizes'" in status["message"]) == (422, True)
+    install(api, new)
+
+    sent = json.dumps(widget(group, size=4))
+    output = server.kubectl("apply", "-n", namespace, "-f", "-", stdin=sent, code=1)
+    assert 'The Widget "one" is invalid: spec.size: Invalid value: "object": 4 is even' in output
+    root = f"/apis/{group}/v1/namespaces/{namespace}/widgets"
+    api.ok("POST", root, widget(group, size=5))
+    patch = {"spec": {"size": 3}}
+    code, status = api.call("PATCH", f"{root}/one", patch, content_type="application/merge-patch+json")
+    assert (code, status["details"]["causes"][0]["message"]) == (422, 'Invalid value: "object": size cannot decrease')

@@ -1,0 +1,141 @@
+"""Expressions in the schemas of custom kinds: type checks, and evaluation for a value and its stored value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any
+
+from apiserver_stub.cel import BOOL, DYN, STRING, CelError, Expression, first_line, library, types
+from apiserver_stub.cel.signatures import evaluated, typed
+
+if TYPE_CHECKING:
+    from cel_expr_python import cel
+
+SELF, OLD_SELF = "self", "oldSelf"
+_OPTIONAL_OLD = "storedValues"
+_QUOTED = re.compile(r'''"""(?s:.*?)"""|"(?:[^"\\\n]|\\.)*"|\'(?:[^'\\\n]|\\.)*\'|//[^\n]*''')
+_OLD = re.compile(rf"(?<![\w.]){OLD_SELF}\b")
+_STRUCT = re.compile(r" not found in struct '[^']*'")
+_FOLLOWING = re.compile(r"\nERROR: [^\n]*'\*error\*'[^\n]*(\n \|[^\n]*)*")
+"""Error that only exists because of a previous one."""
+_NUMBERS = re.compile(
+    r"no matching overload for '_(<|<=|>|>=|==|!=)_' applied to '\((int|uint|double), (int|uint|double)\)'"
+)
+_CACHED = 1024
+
+
+def uses_old_self(text: str) -> bool:
+    """Return whether the expression *text* refers to the stored value."""
+    return OLD_SELF in text and _OLD.search(_QUOTED.sub("''", text)) is not None
+
+
+class RuleExpression(Expression):
+    """An expression of a stored definition, to be evaluated."""
+
+    def __init__(self, text: str, *, optional_old: bool = False) -> None:
+        """Compile *text*, whose types were checked when it was stored.
+
+        :param optional_old: ``oldSelf`` is an optional value.
+        :raises CelError: it does not compile.
+        """
+        self.text, self._optional_old = text, optional_old
+        environment, self._error = _evaluation()
+        try:
+            self._program = environment.compile(_bound(text) if optional_old else text, disable_check=True)
+        except RuntimeError as error:
+            raise CelError(f"compilation failed: {first_line(error)}") from None
+
+    def of(self, value: Any, old: Any, *, has_old: bool) -> Any:
+        """Return the result for *value* and its stored value *old*, both with CEL values.
+
+        :raises CelError: it has none.
+        """
+        data = {SELF: value}
+        if self._optional_old:
+            data[_OPTIONAL_OLD] = [old] if has_old else []
+        elif has_old:
+            data[OLD_SELF] = old
+        return self.evaluate(data)
+
+
+@lru_cache(_CACHED)
+def rule_expression(text: str, *, optional_old: bool = False) -> RuleExpression:
+    """Return the compiled expression *text*.
+
+    :raises CelError: it does not compile.
+    """
+    return RuleExpression(text, optional_old=optional_old)
+
+
+class RuleChecker:
+    """An environment to compile the rules of one schema in, for their errors and types only."""
+
+    def __init__(self, kind: str, messages: Mapping[str, Mapping[str, str]]) -> None:
+        """Declare ``self`` and ``oldSelf``.
+
+        :param kind: their type, see :func:`apiserver_stub.cel.types.type_of`.
+        :param messages: the object types by name.
+        """
+        from cel_expr_python import cel
+        from cel_expr_python.ext import ext_optional
+
+        declared = types.type_of(kind)
+        self._environment = cel.NewEnv(
+            descriptor_pool=types.schema_pool(messages),
+            variables={SELF: declared, OLD_SELF: declared, _OPTIONAL_OLD: cel.Type.List(declared)},
+            extensions=[ext_optional.ExtOptional()],
+            functions=typed(library.FUNCTIONS),
+        )
+
+    def check_rule(self, text: str, *, optional_old: bool) -> None:
+        """Compile a rule.
+
+        :raises CelError: it does not compile, or cannot evaluate to a boolean.
+        """
+        if self._compile(_bound(text) if optional_old else text) not in (BOOL, DYN):
+            raise CelError("cel expression must evaluate to a bool")
+
+    def check_message(self, text: str) -> None:
+        """Compile the expression of a message.
+
+        :raises CelError: it does not compile, or cannot evaluate to a text.
+        """
+        try:
+            found = self._compile(text)
+        except CelError as error:
+            raise CelError(f"messageExpression {error}") from None
+        if found not in (STRING, DYN):
+            raise CelError("messageExpression must evaluate to a string")
+
+    def _compile(self, text: str) -> str:
+        """Return the type of *text*."""
+        try:
+            return str(self._environment.compile(text).return_type().name()).lower()
+        except RuntimeError as error:
+            # Numbers of different types are comparable, which this type checker does not support.
+            problem = str(error).removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
+            if all(_NUMBERS.search(line) for line in problem.splitlines() if line.startswith("ERROR: ")):
+                return BOOL
+            raise CelError(f"compilation failed: {_STRUCT.sub('', _FOLLOWING.sub('', problem))}") from None
+
+
+def _bound(text: str) -> str:
+    """Return *text* with ``oldSelf`` bound to an optional value."""
+    stored = f"{_OPTIONAL_OLD}.size() > 0 ? optional.of({_OPTIONAL_OLD}[0]) : optional.none()"
+    return f"[{stored}].map({OLD_SELF}, ({text}\n))[0]"
+
+
+@cache
+def _evaluation() -> tuple[cel.Env, cel.Type]:
+    """Return the environment for evaluation, and the type of errors."""
+    from cel_expr_python import cel
+    from cel_expr_python.ext import ext_optional
+
+    environment = cel.NewEnv(
+        variables=dict.fromkeys((SELF, OLD_SELF, _OPTIONAL_OLD), cel.Type.DYN),
+        extensions=[ext_optional.ExtOptional()],
+        functions=evaluated(library.FUNCTIONS),
+    )
+    return environment, cel.Type.ERROR

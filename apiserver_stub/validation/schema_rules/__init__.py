@@ -1,0 +1,1 @@
+"""CEL rules of structural schemas (``x-kubernetes-validations``): types, values and evaluation. No I/O."""
