@@ -383,12 +383,20 @@ class LocalReference(WireStruct, frozen=True):
     name: str = ""
 
 
+class FlexSecretReference(WireStruct, frozen=True):
+    """Secret for the driver of a FlexVolume."""
+
+    name: str = ""
+    namespace: str = ""
+    """Empty in the volume of a pod, whose namespace applies."""
+
+
 class FlexVolume(WireStruct, frozen=True):
     """Volume of a FlexVolume driver, an executable on the node."""
 
     driver: str = ""
     fs_type: str = ""
-    secret_ref: LocalReference | None = None
+    secret_ref: FlexSecretReference | None = None
     read_only: bool = False
     options: dict[str, str] | None = None
 

@@ -200,8 +200,7 @@ class FakeClaims(Faults):
                 capacity={"storage": size},
                 access_modes=list(access_modes),
                 claim_ref=ObjectReference(name=claim, namespace="default", uid=f"uid-{claim}"),
-                csi=CsiPersistentVolumeSource(DRIVER, claim),
-                **spec,  # type: ignore[arg-type]
+                **{"csi": CsiPersistentVolumeSource(DRIVER, claim), **spec},  # type: ignore[arg-type]
             ),
         )
         bound = PersistentVolumeClaim(

@@ -36,7 +36,10 @@ _log = logging.getLogger(__name__)
 
 
 class AdaptedKind:
-    """A :class:`VolumeKind` in the form of a :class:`PersistentVolumeKind` without devices and PersistentVolumes."""
+    """A :class:`VolumeKind` in the form of a :class:`PersistentVolumeKind` without devices.
+
+    PersistentVolumes of FlexVolume drivers have the same form as volumes of pods; all others are not supported.
+    """
 
     def __init__(self, kind: VolumeKind) -> None:
         self.name, self._kind = kind.name, kind
@@ -44,14 +47,16 @@ class AdaptedKind:
         self._driver = kind if isinstance(kind, DriverVolumeKind) else None
 
     def supports(self, spec: VolumeSpec) -> bool:
-        return spec.persistent_volume is None and self._kind.supports(spec.volume)
+        volume = inline_volume(spec)
+        return volume is not None and self._kind.supports(volume)
 
     def plugin_name(self, spec: VolumeSpec) -> str:
         return self._plugin
 
-    def directory_name(self, volume: Volume) -> str:
+    def directory_name(self, spec: VolumeSpec) -> str:
         """Return the name of the directory that contains the volume's directory."""
-        return self._driver.directory_name(volume) if self._driver is not None else self.name
+        volume = inline_volume(spec)
+        return self._driver.directory_name(volume) if self._driver is not None and volume is not None else self.name
 
     def owns(self, directory: Path) -> bool:
         """Return whether a directory that is not named after a kind belongs to a driver of this kind. Blocking."""
@@ -60,7 +65,8 @@ class AdaptedKind:
     async def mount(self, request: MountRequest) -> MountedVolume:
         try:
             async with asyncio.timeout(SETUP_SECONDS):
-                mounted = await self._kind.setup(request.pod, request.spec.volume, request.directory)
+                volume = inline_volume(request.spec) or request.spec.volume
+                mounted = await self._kind.setup(request.pod, volume, request.directory)
             if not isinstance(mounted, MountedVolume):
                 raise TypeError(f"setup returned {mounted!r:.80}, not a MountedVolume")
         except TimeoutError as error:
@@ -116,6 +122,16 @@ class Kinds:
             if kind.name == name:
                 return kind
         return next((kind for kind in self.adapted if kind.owns(directory)), None)
+
+
+def inline_volume(spec: VolumeSpec) -> Volume | None:
+    """Return a volume in the form of a pod's volume; ``None`` if its source has no such form."""
+    if spec.persistent_volume is None:
+        return spec.volume
+    source = spec.persistent_volume.spec.flex_volume
+    if source is None:
+        return None
+    return Volume(name=spec.name, flex_volume=msgspec.structs.replace(source, read_only=spec.read_only))
 
 
 def unique_name(kind: PersistentVolumeKind, spec: VolumeSpec, pod_uid: str) -> str:

@@ -95,8 +95,13 @@ class MountOperations:
         if mount is None:
             on_disk = VolumeOnDisk(pod_uid, desired.spec.name, desired.directory)
             mount = volume.mounts[pod_uid] = PodMount(on_disk, MountState.UNCERTAIN, desired.names, desired.spec)
-        request = MountRequest(desired.pod, desired.spec, desired.directory)
-        mount.mounted = await self._attempt(desired, "MountVolume.SetUp", volume.kind.mount(request))
+        spec = desired.spec
+        await self._attempt(desired, "MountVolume.NodeAffinity check", self._check_affinity(spec))
+        request = MountRequest(desired.pod, spec, desired.directory)
+        mounted = await self._attempt(desired, "MountVolume.SetUp", volume.kind.mount(request))
+        if spec.persistent_volume is not None:
+            mounted = replace(mounted, volume_name=spec.name, supplemental_group=supplemental_group(spec))
+        mount.mounted = mounted
         mount.names, mount.state = desired.names, MountState.MOUNTED
 
     async def unmount(self, volume: NodeVolume, pod_uid: str) -> None:

@@ -13,7 +13,7 @@ from nodeagent.model.pod import Pod, Volume
 from nodeagent_plugins.volumes.actual_state import DesiredMount, MountState, NodeVolume
 from nodeagent_plugins.volumes.expansion import claim_size
 from nodeagent_plugins.volumes.features import features_of
-from nodeagent_plugins.volumes.kinds import Kinds, unique_name
+from nodeagent_plugins.volumes.kinds import AdaptedKind, Kinds, unique_name
 from nodeagent_plugins.volumes.reconstruction import VOLUME_DEVICES, VOLUMES
 from nodeagent_plugins.volumes.selinux import MountLabels
 
@@ -122,12 +122,13 @@ class Populator:
         adapted = next((kind for kind in self._kinds.adapted if kind.supports(spec)), None)
         kind: PersistentVolumeKind
         if adapted is not None:
-            kind, directory_kind = adapted, adapted.directory_name(volume)
+            kind, directory_kind = adapted, adapted.directory_name(spec)
         else:
             if self._claims is not None:
                 spec = await self._claims.resolve(pod, volume, mounted.spec if mounted is not None else None)
             kind = self._find(pod, spec)
-            directory_kind = kind.name
+            adapted = kind if isinstance(kind, AdaptedKind) else None
+            directory_kind = adapted.directory_name(spec) if adapted is not None else kind.name
             check_mode(spec, modes, kind)
         name = unique_name(kind, spec, pod.uid)
         base = VOLUME_DEVICES if spec.mode is VolumeMode.BLOCK else VOLUMES

@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from nodeagent.base import identity
+from nodeagent.contracts.api import SECRETS
 from nodeagent.errors import ApiError, VolumeError
 from nodeagent.model.pod import FlexVolume, Pod
 from nodeagent_plugins.volumes.payload import fs_group
@@ -36,15 +38,20 @@ async def mount_options(context: CgroupsContext, pod: Pod, name: str, source: Fl
     if (group := fs_group(pod)) is not None:
         options[label("mounterArgs.FsGroup")] = str(group)
     if source.secret_ref is not None and source.secret_ref.name:
-        secret = await _secret(context, pod, source.secret_ref.name, source.driver)
+        namespace = source.secret_ref.namespace or pod.namespace
+        secret = await _secret(context, namespace, source.secret_ref.name, source.driver, pod)
         options |= {f"{label('secret')}/{key}": value for key, value in secret.items()}
     return _json(options)
 
 
-async def _secret(context: CgroupsContext, pod: Pod, name: str, driver: str) -> dict[str, str]:
-    """Return the values of a secret in base64."""
+async def _secret(context: CgroupsContext, namespace: str, name: str, driver: str, pod: Pod) -> dict[str, str]:
+    """Return the values of a secret in base64; that of a PersistentVolume is in another namespace and not cached."""
+    found: Mapping[str, Any] | None
     try:
-        found = await context.objects.secret(pod.namespace, name)
+        if namespace == pod.namespace or context.api is None:
+            found = await context.objects.secret(namespace, name)
+        else:
+            found = await context.api.get(SECRETS, name, namespace, into=dict)
     except ApiError as error:
         raise VolumeError(f'failed to read secret "{name}": {error}') from error
     if found is None:

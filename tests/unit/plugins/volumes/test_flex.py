@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from nodeagent.base.aio.command import Command, CommandResult, Limits
+from nodeagent.contracts.api import SECRETS
 from nodeagent.contracts.context import AgentContext
 from nodeagent.errors import VolumeError
-from nodeagent.model.pod import Pod
-from nodeagent.testing import FakeObjects, FakeRecorder, make_config, make_context
+from nodeagent.model.pod import FlexSecretReference, FlexVolume, Pod
+from nodeagent.testing import FakeApi, FakeClock, FakeObjects, FakeRecorder, make_config, make_context
+from nodeagent.testing.persistent_volumes import FakeClaims
 from nodeagent_plugins.volumes.flex.drivers import Drivers
 from nodeagent_plugins.volumes.flex.kind import FlexVolumes
 from nodeagent_plugins.volumes.manager import Manager
@@ -386,3 +388,28 @@ async def test_device_is_detached_after_a_failed_mount(context, flex, driver, mo
     await flex.release(pod.uid)
 
     assert driver.commands()[-1] == "unmountdevice" and not mounter.mounts
+
+
+async def test_persistent_volume_of_a_driver_is_released_after_a_restart(
+    tmp_path: Path, plugins: Path, driver: FakeDriver, mounter: FakeMounter, clock: FakeClock
+) -> None:
+    api, claims = FakeApi(clock), FakeClaims()
+    api.put(SECRETS, {"metadata": {"name": "key", "namespace": "storage"}, "type": "acme/disk", "data": {"k": "AA=="}})
+    source = FlexVolume("acme/disk", "ext4", FlexSecretReference("key", "storage"), options={"lun": "7"})
+    claims.add("data", csi=None, flex_volume=source, read_only=True, annotations={"pv.beta.kubernetes.io/gid": "42"})
+    pod = pod_with({"name": "v", "persistentVolumeClaim": {"claimName": "data"}})
+    context = make_context(tmp_path, clock=clock, api=api)
+
+    def manager() -> Manager:
+        return Manager(context, [FlexVolumes(context, mounter, Drivers(plugins, driver.run))], mounter, [], claims)
+
+    mounted = (await manager().prepare(pod))["v"]
+    directory = context.pod_dir(pod.uid) / "volumes/acme~disk/pv-data"
+    assert (mounted.host_path, mounted.volume_name, mounted.readonly) == (str(directory), "pv-data", True)
+    assert mounted.supplemental_group == 42
+    options = driver.options("mount")
+    assert options["kubernetes.io/pvOrVolumeName"] == "pv-data" and options["kubernetes.io/readwrite"] == "ro"
+    assert (options["lun"], options["kubernetes.io/secret/k"]) == ("7", "AA==")
+
+    await manager().release(pod.uid)
+    assert driver.commands()[-1] == "unmount" and not directory.exists() and mounter.mounts == {}
