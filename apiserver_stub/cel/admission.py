@@ -7,7 +7,19 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from apiserver_stub.cel import BOOL, DYN, NULL, CelError, Expression, authorization, first_line, library, types
+from apiserver_stub.cel import (
+    BOOL,
+    DYN,
+    NULL,
+    CelError,
+    Expression,
+    addresses,
+    authorization,
+    devices,
+    first_line,
+    library,
+    types,
+)
 from apiserver_stub.cel.literals import Literals
 from apiserver_stub.cel.signatures import AUTHORIZER, RESOURCE_CHECK, evaluated, type_named, typed
 
@@ -23,7 +35,13 @@ VARIABLES = (
     "variables",
     "authorizer",
 )
-_FUNCTIONS = (*library.FUNCTIONS, *authorization.FUNCTIONS)
+_FUNCTIONS = (
+    *devices.VERSION_FUNCTIONS,
+    *(item for item in library.FUNCTIONS if item.name not in devices.COMPARISONS),
+    *addresses.FUNCTIONS,
+    *authorization.FUNCTIONS,
+)
+"""Versions and quantities share the functions that compare them."""
 _ERROR = re.compile(r"^(?:INVALID_ARGUMENT: )?ERROR: .*$", re.MULTILINE)
 _NUMBERS = re.compile(
     r"no matching overload for '_(<|<=|>|>=)_' applied to '\((int|uint|double), (int|uint|double)\)'$"

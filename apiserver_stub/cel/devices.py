@@ -177,9 +177,9 @@ def _versions() -> Iterator[Overload]:
         yield Overload("compareTo", (kind, kind), "int", _compare)
 
 
-_VERSION_FUNCTIONS = tuple(_versions())
-_COMPARISONS = {item.name for item in _VERSION_FUNCTIONS}
-_FUNCTIONS = (*_VERSION_FUNCTIONS, *(item for item in library.FUNCTIONS if item.name not in _COMPARISONS))
+VERSION_FUNCTIONS = tuple(_versions())
+COMPARISONS = {item.name for item in VERSION_FUNCTIONS}
+_FUNCTIONS = (*VERSION_FUNCTIONS, *(item for item in library.FUNCTIONS if item.name not in COMPARISONS))
 
 
 @cache
