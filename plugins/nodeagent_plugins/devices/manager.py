@@ -83,6 +83,8 @@ class Devices:
         self._store = Store(directory, lambda: to_checkpoint(self.reservations), root)
         self._providers = Providers(context, self.reservations.resources, self._resource_changed)
         self._waiting: dict[str, _Waiting] = {}
+        self._unwritten: set[str] = set()
+        """UIDs of pods whose containers must not be created before the checkpoint is written."""
         self._admitting = ""
         self._waker = Waker(context.clock)
         self._changed = self._unsaved = self._check_stale = False
@@ -232,6 +234,7 @@ class Devices:
     def release(self, uid: str) -> bool:
         """Release the devices of a pod; return whether it had any."""
         released = self.reservations.allocations.release(uid)
+        self._unwritten.discard(uid)
         if released:
             self._changed = True
             self._waker.wake()
@@ -276,8 +279,11 @@ class Devices:
             if waiting is not None:
                 self._wait(waiting)
             if not self._binder.is_bound(pod):
+                self._unwritten.add(pod.uid)
                 await self._binder.bind(pod)
+            if pod.uid in self._unwritten:
                 await self._save()
+                self._unwritten.discard(pod.uid)
         except DevicesNotReady:
             raise
         except DeviceError as error:
@@ -398,8 +404,9 @@ class Devices:
         """Report changes and expire resources and waiting pods until cancelled."""
         while True:
             seconds = self._expire()
-            if self._check_stale and self._admitting in {"", *(pod.uid for pod in self._context.pods.active())}:
+            if self._check_stale and self._is_admission_decided():
                 self._check_stale, self._admitting = False, ""
+                self.release_stale()
             if self._check_stale:
                 seconds = min(seconds, _STALE_SECONDS)
             if self._changed:
@@ -415,6 +422,15 @@ class Devices:
                     seconds = min(seconds, _STALE_SECONDS)
             await self._clock.sleep(_MIN_REPORT_SECONDS)
             await self._waker.wait(seconds)
+
+    def _is_admission_decided(self) -> bool:
+        """Return whether the pod that was admitted last is active, rejected or deleted, so that it can be released."""
+        pods, uid = self._context.pods, self._admitting
+        if not pods.all_sources_ready:
+            return False
+        status = pods.status(uid)
+        rejected = status is not None and status.phase == "Failed"
+        return rejected or pods.get(uid) is None or uid in {pod.uid for pod in pods.active()}
 
     def _expire(self) -> float:
         """Remove resources without provider after the grace period; return the seconds until the next one is due."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 
 import pytest
 
@@ -12,6 +13,7 @@ from nodeagent.contracts.device_responses import DeviceResponse
 from nodeagent.contracts.devices import DeviceHealth, ProvidedDevice
 from nodeagent.contracts.runtime import Device, Mount
 from nodeagent.errors import DeviceError, DevicesNotReady
+from nodeagent.model.pod import PodStatus
 from nodeagent.testing import FakeClock, FakeDeviceProvider, make_container, make_context, make_pod
 from nodeagent.testing.contracts import BackgroundLoopContract, DeviceManagerContract, DeviceProviderContract
 from nodeagent_plugins.devices import metrics
@@ -505,3 +507,38 @@ async def test_waiting_pod_does_not_start_once_its_resource_is_removed(make_devi
     assert (await admit(devices, context, later)).reason == "UnexpectedAdmissionError"
     loop.cancel()
     await settle()
+
+
+async def test_devices_of_a_rejected_pod_are_released_by_the_loop(make_devices, context, clock):
+    devices = await started(make_devices(FakeDeviceProvider(devices=["only"])))
+    loop = asyncio.create_task(devices.run())
+    pod = requesting("web")
+    context.pods.add(pod, PodStatus(phase="Pending"))
+    context.pods.ended.add(pod.uid)
+    await devices.nodeagent_admit_pod(pod, [])
+    await clock.advance(30)
+    assert devices.decided(pod.uid) == {WIDGET}
+
+    context.pods.add(pod, PodStatus(phase="Failed"))  # Another plugin has rejected it.
+    await clock.advance(30)
+
+    assert devices.decided(pod.uid) == set()
+    loop.cancel()
+    await settle()
+
+
+async def test_container_is_not_created_before_the_checkpoint_is_written(make_devices, context, tmp_path):
+    devices = await started(make_devices(FakeDeviceProvider()))
+    pod = requesting("web")
+    await admit(devices, context, pod)
+    directory = tmp_path / "device-plugins"
+    if directory.exists():
+        shutil.rmtree(directory)
+    directory.write_text("not a directory")
+    for _ in range(2):
+        with pytest.raises(DevicesNotReady, match="failed to write checkpoint file"):
+            await devices.prepare_pod(pod)
+
+    directory.unlink()
+    await devices.prepare_pod(pod)
+    assert (directory / "kubelet_internal_checkpoint").exists()
