@@ -47,6 +47,7 @@ GATES_IN_USE = frozenset(
         "ElasticIndexedJob",
         "EnvFiles",
         "GenericWorkload",
+        "HPAScaleToZero",
         "HostnameOverride",
         "ImageVolume",
         "InPlacePodLevelResourcesVerticalScaling",

@@ -18,6 +18,8 @@ from nodeagent.base.identity import Identity
 MONITOR_SECONDS = 5.0
 GRACE_SECONDS = 40.0
 """Time without a heartbeat after which the state of a node is unknown."""
+STARTUP_GRACE_SECONDS = 60.0
+"""The same time for a node that has not reported its state yet."""
 EVICTION_SECONDS = 10.0
 """Minimum time between two nodes whose pods start to be evicted."""
 _NODES, _PODS = "core/nodes", "core/pods"
@@ -61,6 +63,8 @@ class NodeLifecycle(Controller):
         self._keys = {status: context.identity.label(name, "node") for status, name in names}
         self._heartbeats: dict[str, _Heartbeat] = {}
         self._tainted_at: float | None = None
+        self._lost: set[str] = set()
+        """Nodes that were Ready until their heartbeat stopped, and whose pods have to be marked."""
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -86,18 +90,24 @@ class NodeLifecycle(Controller):
         evicts = any(state == "True" for state in states.values())
         for number, node in enumerate(nodes):
             state = states[node.metadata.name]
-            await self._set_taint(node, state if evicts else "True")
-            if state != "True":
+            if state:
+                await self._set_taint(node, state if evicts else "True")
+            if node.metadata.name in self._lost:
                 await self._mark_pods(node)
+                self._lost.discard(node.metadata.name)
             if number % _STEP == _STEP - 1:
                 await asyncio.sleep(0)
 
     def _drop_deleted(self, nodes: Sequence[NodeView]) -> None:
         for name in self._heartbeats.keys() - {node.metadata.name for node in nodes}:
             del self._heartbeats[name]
+            self._lost.discard(name)
 
     async def _state_of(self, node: NodeView) -> str:
-        """Return the status of the condition Ready, after it was set to Unknown if the heartbeat has stopped."""
+        """Return the status of the condition Ready, after it was set to Unknown if the heartbeat has stopped.
+
+        It is empty for a new node that has not reported the condition.
+        """
         name, now = node.metadata.name, self.context.clock.now()
         key = objects.key_of(self.context.identity.node_lease_namespace, name)
         lease = self.context.index.get(self._leases, key)
@@ -111,9 +121,10 @@ class NodeLifecycle(Controller):
             self._record(node, "Normal", "RegisteredNode", text)
         if known is None or (value != known.value and (value[0] != known.value[0] or beat)):
             self._heartbeats[name] = _Heartbeat(value, now)
-            return ready.status if ready is not None else "Unknown"
-        if now - known.at <= GRACE_SECONDS or unknown:
-            return ready.status if ready is not None else "Unknown"
+            return ready.status if ready is not None else ""
+        grace = STARTUP_GRACE_SECONDS if ready is None else GRACE_SECONDS
+        if now - known.at <= grace or unknown:
+            return ready.status if ready is not None else ""
         await self._set_unknown(node, known)
         return "Unknown"
 
@@ -138,6 +149,7 @@ class NodeLifecycle(Controller):
         if await self._writer.change(self._nodes, seen(node), edit) is not None and was_ready:
             name = node.metadata.name
             self._record(node, "Normal", "NodeNotReady", f"Node {name} status is now: NodeNotReady")
+            self._lost.add(name)
         known.value = known.value[0], ""
 
     async def _set_taint(self, node: NodeView, state: str) -> None:

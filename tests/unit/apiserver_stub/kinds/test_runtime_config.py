@@ -125,6 +125,7 @@ def test_groups_have_the_order_of_client_preference() -> None:
         "events.k8s.io",
         "authentication.k8s.io",
         "authorization.k8s.io",
+        "autoscaling",
         "batch",
         "certificates.k8s.io",
         "networking.k8s.io",

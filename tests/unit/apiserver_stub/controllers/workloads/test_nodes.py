@@ -102,6 +102,18 @@ async def test_no_pods_are_evicted_while_all_nodes_are_not_ready(store: MeteredS
         assert "deletionTimestamp" not in found.read(PODS, "default/web")["metadata"]
 
 
+async def test_new_node_without_a_condition_is_not_tainted_immediately(store: MeteredStore) -> None:
+    async with cluster(store, FakeClock()) as found:
+        await add_node(found, "a")
+        store.put(NODES, {"metadata": {"name": "b", "uid": "b"}, "spec": {}})
+        await add_pod(found, "web", "b")
+        await pass_time(found, 40, "a")
+        before = taints(found, "b"), found.read(PODS, "default/web")["status"]["conditions"][0]["status"]
+        await pass_time(found, 40, "a")
+        assert ready(found, "b") == ("Unknown", "NodeStatusNeverUpdated")
+    assert before == (set(), "True")
+
+
 async def test_pods_are_evicted_after_their_toleration(store: MeteredStore) -> None:
     clock = FakeClock()
     forever = {"operator": "Exists"}

@@ -1,0 +1,144 @@
+"""Conversion of HorizontalPodAutoscalers between ``v2``, which is stored, and ``v1``.
+
+Version 1 has one field for the CPU utilization; other metrics, conditions and the behavior are annotations. No I/O.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import msgspec
+
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object, dig
+
+_PREFIX = "autoscaling.alpha"
+_METRICS, _STATUSES, _CONDITIONS, _BEHAVIOR = "metrics", "current-metrics", "conditions", "behavior"
+_DEFAULT_UTILIZATION = 80
+
+
+def annotation(label_domain: str, name: str) -> str:
+    """Return the annotation *name* of version 1."""
+    return f"{_PREFIX}.{label_domain}/{name}"
+
+
+def default_metrics() -> list[Object]:
+    """Return the metrics of an autoscaler that names none: CPU utilization."""
+    return [_utilization(_DEFAULT_UTILIZATION)]
+
+
+def _utilization(percent: int) -> Object:
+    target = {"type": "Utilization", "averageUtilization": percent}
+    return {"type": "Resource", "resource": {"name": "cpu", "target": target}}
+
+
+def to_v1(label_domain: str, autoscaler: Object) -> Object:
+    """Return *autoscaler* of version 2 in version 1."""
+    new: Object = copy.deepcopy(autoscaler)
+    new["apiVersion"] = "autoscaling/v1"
+    spec, status, added = new.get("spec") or {}, new.get("status") or {}, {}
+    others = []
+    for metric in spec.pop("metrics", None) or ():
+        utilization = dig(metric, ("resource", "target", "averageUtilization"))
+        is_cpu = metric.get("type") == "Resource" and dig(metric, ("resource", "name")) == "cpu"
+        if is_cpu and utilization is not None and "targetCPUUtilizationPercentage" not in spec:
+            spec["targetCPUUtilizationPercentage"] = utilization
+        else:
+            others.append(_metric_to_v1(metric))
+    current = []
+    for metric in status.pop("currentMetrics", None) or ():
+        utilization = dig(metric, ("resource", "current", "averageUtilization"))
+        if dig(metric, ("resource", "name")) == "cpu" and utilization is not None:
+            status["currentCPUUtilizationPercentage"] = utilization
+        current.append(_metric_to_v1(metric, "current"))
+    conditions, behavior = status.pop("conditions", None), spec.pop("behavior", None)
+    for name, value in ((_METRICS, others), (_STATUSES, current), (_CONDITIONS, conditions), (_BEHAVIOR, behavior)):
+        if value:
+            added[annotation(label_domain, name)] = objects.encode(value).decode()
+    if added:
+        new["metadata"]["annotations"] = {**(new["metadata"].get("annotations") or {}), **added}
+    return new
+
+
+def to_v2(label_domain: str, autoscaler: Object) -> Object:
+    """Return *autoscaler* of version 1 in version 2; annotations that cannot be read are dropped."""
+    new: Object = copy.deepcopy(autoscaler)
+    new["apiVersion"] = "autoscaling/v2"
+    spec, status = new.setdefault("spec", {}), new.get("status") or {}
+    annotations = dict(new["metadata"].get("annotations") or {})
+
+    def take(name: str) -> Any:
+        text = annotations.pop(annotation(label_domain, name), None)
+        try:
+            return objects.decode(text.encode()) if text is not None else None
+        except msgspec.DecodeError:
+            return None
+
+    metrics, current = take(_METRICS), take(_STATUSES)
+    conditions, behavior = take(_CONDITIONS), take(_BEHAVIOR)
+    found = [_metric_to_v2(item) for item in metrics or () if isinstance(item, dict)]
+    if (percent := spec.pop("targetCPUUtilizationPercentage", None)) is not None:
+        found.insert(0, _utilization(percent))
+    if found:
+        spec["metrics"] = found
+    if isinstance(behavior, dict):
+        spec["behavior"] = behavior
+    status.pop("currentCPUUtilizationPercentage", None)
+    if current:
+        status["currentMetrics"] = [_metric_to_v2(item, "current") for item in current if isinstance(item, dict)]
+    if isinstance(conditions, list):
+        status["conditions"] = conditions
+    if annotations:
+        new["metadata"]["annotations"] = annotations
+    else:
+        new["metadata"].pop("annotations", None)
+    return new
+
+
+_VALUES = (("value", "Value"), ("averageValue", "AverageValue"), ("averageUtilization", "AverageUtilization"))
+
+
+def _metric_to_v1(metric: Object, prefix: str = "target") -> Object:
+    """Return a metric specification, or with the prefix ``current`` a metric status, in version 1."""
+    kind = metric.get("type") or ""
+    name = kind[:1].lower() + kind[1:]
+    source = metric.get(name) or {}
+    result: Object = {key: source[key] for key in ("name", "container") if key in source}
+    if "metric" in source:
+        result["metricName"] = source["metric"].get("name") or ""
+        if (selector := source["metric"].get("selector")) is not None:
+            result["metricSelector" if kind == "External" else "selector"] = selector
+    if "describedObject" in source:
+        result["target"] = source["describedObject"]
+    amounts = source.get(prefix) or {}
+    for field, ending in _VALUES:
+        if amounts.get(field) is not None:
+            own = "averageValue" if kind == "Object" and field == "averageValue" else f"{prefix}{ending}"
+            result[own] = amounts[field]
+    return {"type": kind, name: result}
+
+
+def _metric_to_v2(metric: Object, prefix: str = "target") -> Object:
+    """Return a metric of version 1 in version 2."""
+    kind = metric.get("type") or ""
+    name = kind[:1].lower() + kind[1:]
+    source = metric.get(name) or {}
+    result: Object = {key: source[key] for key in ("name", "container") if key in source}
+    if "metricName" in source:
+        result["metric"] = {"name": source["metricName"]}
+        selector = source.get("metricSelector") or source.get("selector")
+        if selector is not None:
+            result["metric"]["selector"] = selector
+    if kind == "Object" and isinstance(source.get("target"), dict):
+        result["describedObject"] = source["target"]
+    amounts: Object = {}
+    for field, ending in _VALUES:
+        own = "averageValue" if kind == "Object" and field == "averageValue" else f"{prefix}{ending}"
+        if source.get(own) is not None:
+            amounts[field] = source[own]
+    if prefix == "target":
+        chosen = next((field for field in ("averageUtilization", "averageValue") if field in amounts), "value")
+        kinds = {"averageUtilization": "Utilization", "averageValue": "AverageValue", "value": "Value"}
+        amounts = {"type": kinds[chosen], **amounts}
+    return {"type": kind, name: {**result, prefix: amounts}}

@@ -1,0 +1,132 @@
+"""HorizontalPodAutoscalers, which the horizontal pod autoscaler of kube-controller-manager processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from apiserver_stub.apimachinery.objects import Object, dig
+from apiserver_stub.apimachinery.status import Cause
+from apiserver_stub.kinds.autoscaler_versions import annotation, default_metrics, to_v1, to_v2
+from apiserver_stub.kinds.columns import AGE, NAME, at
+from apiserver_stub.kinds.registry import Column, Resource, Strategy, Subresource
+from apiserver_stub.validation.autoscalers import validate_autoscaler, validate_autoscaler_status
+
+if TYPE_CHECKING:
+    from apiserver_stub.kinds.settings import KindSettings
+    from nodeagent.base.gates import FeatureGates
+
+_STORAGE = "autoscaling/horizontalpodautoscalers"
+_SHOWN = 2
+_UP = {
+    "stabilizationWindowSeconds": 0,
+    "selectPolicy": "Max",
+    "policies": [
+        {"type": "Pods", "value": 4, "periodSeconds": 15},
+        {"type": "Percent", "value": 100, "periodSeconds": 15},
+    ],
+}
+_DOWN = {"selectPolicy": "Max", "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]}
+
+
+class AutoscalerStrategy(Strategy):
+    """HorizontalPodAutoscalers of one API version.
+
+    :param to_current: converts an object of the version to ``v2``, in which it is validated.
+    """
+
+    def __init__(self, gates: FeatureGates, label_domain: str, to_current: Callable[[Object], Object] | None) -> None:
+        self._gates, self._to_current = gates, to_current
+        self._metrics_annotation = annotation(label_domain, "metrics")
+
+    def default(self, new: Object) -> None:
+        spec = new.setdefault("spec", {})
+        spec.setdefault("minReplicas", 1)
+        if self._to_current is not None:
+            if self._metrics_annotation not in (new["metadata"].get("annotations") or {}):
+                percent = default_metrics()[0]["resource"]["target"]["averageUtilization"]
+                spec.setdefault("targetCPUUtilizationPercentage", percent)
+            return
+        if not spec.get("metrics"):
+            spec["metrics"] = default_metrics()
+        if (behavior := spec.get("behavior")) is not None:
+            behavior["scaleUp"] = {**_UP, **(behavior.get("scaleUp") or {})}
+            behavior["scaleDown"] = {**_DOWN, **(behavior.get("scaleDown") or {})}
+
+    def prepare_create(self, new: Object) -> None:
+        current = {"currentMetrics": None} if self._to_current is None else {"currentReplicas": 0}
+        new["status"] = {"desiredReplicas": 0, **current}
+
+    def validate(self, new: Object) -> list[Cause]:
+        return self._validate(new)
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        if subresource:
+            return validate_autoscaler_status(new.get("status") or {})
+        return self._validate(new, was_zero=dig(old, ("spec", "minReplicas")) == 0)
+
+    def _validate(self, new: Object, *, was_zero: bool = False) -> list[Cause]:
+        current = new if self._to_current is None else self._to_current(new)
+        return validate_autoscaler(current, scales_to_zero=was_zero or self._gates.enabled("HPAScaleToZero"))
+
+
+def resources(settings: KindSettings) -> list[Resource]:
+    domain = settings.identity.label_domain
+    to_old, to_new = partial(to_v1, domain), partial(to_v2, domain)
+    columns = (
+        NAME,
+        Column("Reference", _reference, description="Object that is scaled."),
+        Column("Targets", lambda obj: _targets(_current(to_new, obj)), description="Metrics and their targets."),
+        at("MinPods", "spec.minReplicas", default="<unset>"),
+        at("MaxPods", "spec.maxReplicas", default=0),
+        at("Replicas", "status.currentReplicas", default=0),
+        AGE,
+    )
+    return [
+        Resource(
+            "autoscaling",
+            version,
+            "HorizontalPodAutoscaler",
+            "horizontalpodautoscalers",
+            short_names=("hpa",),
+            categories=("all",),
+            storage=_STORAGE,
+            convert=convert,
+            strategy=AutoscalerStrategy(settings.gates, domain, to_current),
+            subresources=(Subresource("status"),),
+            columns=columns,
+        )
+        for version, convert, to_current in (("v2", to_new, None), ("v1", to_old, to_new))
+    ]
+
+
+def _current(convert: Callable[[Object], Object], obj: Object) -> Object:
+    return obj if obj.get("apiVersion") == "autoscaling/v2" or "metadata" not in obj else convert(obj)
+
+
+def _reference(obj: Object) -> str:
+    reference = dig(obj, ("spec", "scaleTargetRef")) or {}
+    return f"{reference.get('kind') or ''}/{reference.get('name') or ''}"
+
+
+def _targets(obj: Object) -> str:
+    metrics, statuses = dig(obj, ("spec", "metrics")) or [], dig(obj, ("status", "currentMetrics")) or []
+    if not metrics:
+        return "<none>"
+    texts = [_target(metric, statuses[index] if index < len(statuses) else {}) for index, metric in enumerate(metrics)]
+    shown = ", ".join(texts[:_SHOWN])
+    return f"{shown} + {len(texts) - _SHOWN} more..." if len(texts) > _SHOWN else shown
+
+
+def _target(metric: Object, status: Object) -> str:
+    kind = metric.get("type") or ""
+    name = kind[:1].lower() + kind[1:]
+    target, current = dig(metric, (name, "target")) or {}, dig(status, (name, "current")) or {}
+    if target.get("averageValue") is not None:
+        ending = " (avg)" if kind in ("External", "Object") else ""
+        return f"{current.get('averageValue') or '<unknown>'}/{target['averageValue']}{ending}"
+    if kind in ("External", "Object"):
+        return f"{current.get('value') or '<unknown>'}/{target.get('value') or 0}"
+    desired, there = target.get("averageUtilization"), current.get("averageUtilization")
+    return f"{'<unknown>' if there is None else f'{there}%'}/{'<auto>' if desired is None else f'{desired}%'}"

@@ -1,0 +1,103 @@
+"""Tests for HorizontalPodAutoscalers: versions, defaults, validation and columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.kinds.autoscaler_versions import to_v1, to_v2
+from apiserver_stub.kinds.registry import Resource
+from apiserver_stub.options import parse
+from apiserver_stub.server.kinds import build_registry
+
+DOMAIN = "kubernetes.io"
+MEMORY = {"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}}}
+CPU = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}
+
+
+def resource(version: str, *arguments: str) -> Resource:
+    found = build_registry(parse(list(arguments))).find("autoscaling", version, "horizontalpodautoscalers")
+    assert found is not None
+    return found
+
+
+def autoscaler(version: str = "v2", **spec: Any) -> Object:
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    return {
+        "apiVersion": f"autoscaling/{version}",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web"},
+        "spec": {"scaleTargetRef": target, "maxReplicas": 3, **spec},
+    }
+
+
+def test_metrics_of_both_versions_are_equivalent() -> None:
+    current = autoscaler(metrics=[CPU, MEMORY], behavior={"scaleUp": {"selectPolicy": "Max"}})
+
+    old = to_v1(DOMAIN, current)
+
+    assert old["spec"]["targetCPUUtilizationPercentage"] == 50
+    assert "metrics" not in old["spec"]
+    assert set(old["metadata"]["annotations"]) == {
+        "autoscaling.alpha.kubernetes.io/metrics",
+        "autoscaling.alpha.kubernetes.io/behavior",
+    }
+    assert to_v2(DOMAIN, old) == current
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '"x"'])
+def test_invalid_annotation_of_version_1_is_dropped(text: str) -> None:
+    old = autoscaler("v1")
+    old["metadata"]["annotations"] = {"autoscaling.alpha.kubernetes.io/metrics": text, "a": "b"}
+
+    assert to_v2(DOMAIN, old)["metadata"]["annotations"] == {"a": "b"}
+
+
+def test_defaults_of_both_versions() -> None:
+    current, old = autoscaler(behavior={}), autoscaler("v1")
+    resource("v2").strategy.default(current)
+    resource("v1").strategy.default(old)
+
+    assert current["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"] == 80
+    assert current["spec"]["behavior"]["scaleDown"]["selectPolicy"] == "Max"
+    assert (old["spec"]["minReplicas"], old["spec"]["targetCPUUtilizationPercentage"]) == (1, 80)
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"maxReplicas": 0}, "spec.maxReplicas"),
+        ({"minReplicas": 0}, "spec.minReplicas"),
+        ({"minReplicas": 5}, "spec.maxReplicas"),
+        ({"scaleTargetRef": {"kind": "Deployment"}}, "spec.scaleTargetRef.name"),
+        ({"metrics": [{"type": "Resource"}]}, "spec.metrics[0].resource"),
+        ({"metrics": [{**CPU, "type": "Pods"}]}, "spec.metrics[0].pods"),
+        ({"behavior": {"scaleUp": {"policies": []}}}, "spec.behavior.scaleUp.policies"),
+    ],
+)
+def test_invalid_specification_is_rejected(spec: Object, field: str) -> None:
+    errors = resource("v2").strategy.validate(autoscaler(**spec))
+
+    assert field in {error.field for error in errors}
+
+
+@pytest.mark.row("gate.HPAScaleToZero")
+def test_scaling_to_zero_needs_the_gate_and_another_metric() -> None:
+    enabled = resource("v2", "--feature-gates=HPAScaleToZero=true").strategy
+    source = {"metric": {"name": "queue"}, "target": {"type": "Value", "value": "1"}}
+
+    assert enabled.validate(autoscaler(minReplicas=0, metrics=[{"type": "External", "external": source}])) == []
+    assert [error.field for error in enabled.validate(autoscaler(minReplicas=0, metrics=[CPU]))] == ["spec.metrics"]
+
+
+def test_columns_of_both_versions_are_equal() -> None:
+    current = autoscaler(metrics=[CPU, MEMORY])
+    rows = [
+        [column.cell(obj) for column in resource(version).columns]
+        for version, obj in (("v2", current), ("v1", to_v1(DOMAIN, current)))
+    ]
+
+    assert rows[0] == rows[1]
+    assert rows[0][1:3] == ["Deployment/web", "<unknown>/50%, <unknown>/1Gi"]
