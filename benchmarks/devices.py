@@ -48,6 +48,7 @@ async def measure(directory: Path, socket: Path, pods: list[Pod]) -> tuple[list[
     await Endpoints(devices, cdi=True).connect(RESOURCE, str(socket))
     await eventually(lambda: devices.reservations.resources[RESOURCE].connected)
     admissions, allocations = [], []
+    used = time.process_time()
     for pod in pods:
         started = time.perf_counter()
         rejection = await devices.nodeagent_admit_pod(pod, [])
@@ -57,6 +58,7 @@ async def measure(directory: Path, socket: Path, pods: list[Pod]) -> tuple[list[
         started = time.perf_counter()
         await devices.prepare_pod(pod)
         allocations.append((time.perf_counter() - started) * 1000)
+    print(f"CPU time of the agent: {(time.process_time() - used) * 1000 / len(pods):.2f} ms per pod")
     await context.tasks.close()
     return admissions, allocations
 

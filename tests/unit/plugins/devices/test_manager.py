@@ -542,3 +542,29 @@ async def test_container_is_not_created_before_the_checkpoint_is_written(make_de
     directory.unlink()
     await devices.prepare_pod(pod)
     assert (directory / "kubelet_internal_checkpoint").exists()
+
+
+async def test_file_of_the_kubelet_is_adopted(make_devices, context, tmp_path):
+    entry = {
+        "PodUID": "bf52b2cd-b611-4e79-86b1-280b283185c3",
+        "ContainerName": "check",
+        "ResourceName": "nvidia.com/gpu",
+        "DeviceIDs": {"-1": ["tegra"]},
+        "AllocResp": "Ch8KFk5WSURJQV9WSVNJQkxFX0RFVklDRVMSBXRlZ3Jh",
+    }
+    data = {"PodDeviceEntries": [entry], "RegisteredDevices": {"nvidia.com/gpu": ["tegra"]}}
+    file = tmp_path / "device-plugins/kubelet_internal_checkpoint"
+    file.parent.mkdir()
+    file.write_text(json.dumps({"Data": data, "Checksum": 3660592824}))
+    limits = {"limits": {"nvidia.com/gpu": "1"}}
+    pod = make_pod("gpu", uid=entry["PodUID"], containers=[make_container("check", resources=limits)])
+
+    devices = await started(make_devices())
+    assert await admit(devices, context, pod) is None
+    await devices.prepare_pod(pod)
+    await devices._save()
+
+    response = devices.container_response(pod, pod.spec.containers[0])
+    assert response.envs == {"NVIDIA_VISIBLE_DEVICES": "tegra"}
+    assert response.annotations == {"io.kubernetes.container.devices": '{"nvidia.com/gpu":["tegra"]}'}
+    assert json.loads(file.read_text())["Data"]["PodDeviceEntries"] == [entry]
