@@ -105,6 +105,8 @@ def required_permissions(node: str) -> Sequence[tuple[str, str, str, str, str]]:
         ("list", "", "services", "", ""),
         ("create", "", "events", "", ""),
         ("update", "coordination", "leases", node, "kube-node-lease"),
+        ("update", "storage", "csinodes", node, ""),
+        ("list", "storage", "csidrivers", "", ""),
     )
 
 
