@@ -32,6 +32,7 @@ GATES_IN_USE = frozenset(
         "ContainerRestartRules",
         "ContainerStopSignals",
         "CrossNamespaceVolumeDataSource",
+        "CustomResourceFieldSelectors",
         "DRAAdminAccess",
         "DRAConsumableCapacity",
         "DRADeviceBindingConditions",

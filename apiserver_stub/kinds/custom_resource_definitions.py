@@ -35,12 +35,13 @@ class DefinitionStrategy(Strategy):
 
     counted = ("spec",)
 
-    def __init__(self, finalizer: str, *, ratchets: bool = False) -> None:
+    def __init__(self, finalizer: str, *, ratchets: bool = False, selects: bool = False) -> None:
         """Create the rules of definitions.
 
         :param ratchets: CEL rules may have an optional ``oldSelf``.
+        :param selects: versions may have selectable fields.
         """
-        self._finalizer, self._ratchets = finalizer, ratchets
+        self._finalizer, self._ratchets, self._selects = finalizer, ratchets, selects
 
     def default(self, new: Object) -> None:
         set_defaults(new)
@@ -51,7 +52,11 @@ class DefinitionStrategy(Strategy):
         self._drop_disabled(new, None)
 
     def _drop_disabled(self, new: Object, old: Object | None) -> None:
-        """Remove ``optionalOldSelf`` unless it is supported or the stored definition contains it."""
+        """Remove fields whose feature is disabled, unless the stored definition contains them."""
+        before = (old or {}).get("spec", {}).get("versions") or ()
+        if not self._selects and not any(version.get("selectableFields") for version in before):
+            for version in new["spec"].get("versions") or ():
+                version.pop("selectableFields", None)
         if not self._ratchets and not any("optionalOldSelf" in rule for rule in _rules_in((old or {}).get("spec"))):
             for rule in _rules_in(new.get("spec")):
                 rule.pop("optionalOldSelf", None)
@@ -62,6 +67,13 @@ class DefinitionStrategy(Strategy):
             new["status"] = dict(new["status"])
             _note_stored_version(new)
             self._drop_disabled(new, old)
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        """Warn of conversion webhooks, which are not called yet."""
+        webhooks = [(item or {}).get("spec", {}).get("conversion") for item in (new, old)]
+        if (webhooks[0] or {}).get("strategy") != "Webhook" or webhooks[0] == webhooks[1]:
+            return []
+        return ["spec.conversion.strategy: Webhook has no effect: only the API version of objects is converted"]
 
     def validate(self, new: Object) -> list[Cause]:
         return validate_definition(new)
@@ -145,7 +157,9 @@ def resources(settings: KindSettings) -> list[Resource]:
             categories=("api-extensions",),
             storage_key=f"{group}/customresourcedefinitions",
             strategy=DefinitionStrategy(
-                cleanup_finalizer(group), ratchets=settings.gates.enabled("CRDValidationRatcheting")
+                cleanup_finalizer(group),
+                ratchets=settings.gates.enabled("CRDValidationRatcheting"),
+                selects=settings.gates.enabled("CustomResourceFieldSelectors"),
             ),
             subresources=(Subresource("status"),),
             columns=(NAME, CREATED_AT),

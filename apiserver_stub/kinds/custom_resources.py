@@ -120,6 +120,10 @@ def _resource(definition: Object, version: Object, *, ratchets: bool) -> Resourc
         hashed_version=next((str(other["name"]) for other in versions if other.get("storage")), ""),
         unconditional_update=False,
         typed_items=True,
+        fields={
+            ".".join(names): names
+            for names in (field_names(item["jsonPath"]) for item in version.get("selectableFields") or ())
+        },
         patch_types=("application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"),
         deprecation=_deprecation(spec, version),
         reset_fields={"": ("status",) if has_status else (), "status": ("spec",)},

@@ -23,6 +23,7 @@ from apiserver_stub.validation.custom_resource_definitions.openapi import (
     validate_set_items,
 )
 from apiserver_stub.validation.custom_resource_definitions.rules import rules_in, validate_rules
+from apiserver_stub.validation.custom_resource_definitions.selectable_fields import validate_selectable_fields
 from apiserver_stub.validation.custom_resource_definitions.stored_versions import validate_stored_versions
 from apiserver_stub.validation.custom_resource_definitions.structural import is_convertible, validate_structural
 from apiserver_stub.validation.custom_resource_definitions.subresources import validate_column, validate_subresources
@@ -191,6 +192,9 @@ def _validate_version_fields(versions: list[Object], rules: SchemaRules) -> Iter
     for columns, _, field in _fields_of(versions, "additionalPrinterColumns", "additionalPrinterColumns"):
         for number, column in enumerate(columns or ()):
             yield from validate_column(column, f"{field}[{number}]")
+    for items, index, field in _fields_of(versions, "selectableFields", "selectableFields"):
+        schema = _schema_of(versions[index or 0])
+        yield from validate_selectable_fields(items or [], schema or {}, field)
 
 
 def _fields_of(versions: list[Object], name: str, common_name: str) -> Iterable[tuple[Any, int | None, str]]:

@@ -58,6 +58,62 @@ def only(found: list[Resource]) -> Resource:
 # Definitions
 
 
+def test_conversion_webhooks_have_no_effect() -> None:
+    new = definition(conversion={"strategy": "Webhook"})
+
+    warnings = DEFINITIONS.strategy.warnings
+    assert [len(warnings(new, old)) for old in (None, definition(), new)] == [1, 1, 0]
+    assert warnings(definition(), None) == []
+
+
+def test_selectable_fields_need_the_gate() -> None:
+    new = definition(version(selectableFields=[{"jsonPath": ".spec.color"}]))
+    (enabled,) = resources(kind_settings(parse(["--compatibility-version=1.31"])))
+
+    enabled.strategy.prepare_create(new)
+    assert "selectableFields" in new["spec"]["versions"][0]
+    DEFINITIONS.strategy.prepare_create(new)
+    assert "selectableFields" not in new["spec"]["versions"][0]
+
+
+def test_selectable_fields_are_field_labels() -> None:
+    resource = only(resources_of(established(version(selectableFields=[{"jsonPath": ".spec.color"}]))))
+
+    assert resource.field_value(widget({"color": "red"}), "spec.color") == "red"
+    assert resource.field_value(widget(), "spec.color") == ""
+    with pytest.raises(KeyError):
+        resource.field_path("spec.size")
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("", "Required value"),
+        (".spec.nope", "is an invalid path: does not refer to a valid field"),
+        (".spec", "must point to a field of type string, boolean or integer."),
+        (".metadata", "must not point to fields in metadata"),
+        (".spec.size", "Duplicate value"),
+    ],
+)
+def test_invalid_selectable_field(path: str, text: str) -> None:
+    new = definition(version(selectableFields=[{"jsonPath": ".spec.size"}, {"jsonPath": path}]))
+    new["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["metadata"] = {"type": "object"}
+
+    field = "spec.selectableFields[1].jsonPath"
+    found = [cause.message for cause in DEFINITIONS.strategy.validate(new) if cause.field == field]
+    assert text in str(found)
+
+
+def test_optional_stored_values_of_rules_need_the_gate() -> None:
+    new = definition()
+    schema = new["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["x-kubernetes-validations"] = [{"rule": "true", "optionalOldSelf": True}]
+
+    DEFINITIONS.strategy.prepare_create(new)
+
+    assert schema["x-kubernetes-validations"] == [{"rule": "true"}]
+
+
 def test_new_definition_has_default_names_and_its_storage_version() -> None:
     new = definition(names={"plural": "widgets", "kind": "Widget"})
     strategy = DEFINITIONS.strategy
