@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +16,8 @@ from apiserver_stub.controllers.views import LeaseView, NodeView, PodView, View
 from apiserver_stub.controllers.workloads.owners import seen
 from nodeagent.base.identity import Identity
 
+_log = logging.getLogger(__name__)
+
 MONITOR_SECONDS = 5.0
 GRACE_SECONDS = 40.0
 """Time without a heartbeat after which the state of a node is unknown."""
@@ -25,7 +28,7 @@ EVICTION_SECONDS = 10.0
 _NODES, _PODS = "core/nodes", "core/pods"
 _CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 _STOPPED, _NEVER = "Kubelet stopped posting node status.", "Kubelet never posted node status."
-_STEP = 200
+_STEP = 50
 
 
 @dataclass(slots=True)
@@ -63,6 +66,7 @@ class NodeLifecycle(Controller):
         self._keys = {status: context.identity.label(name, "node") for status, name in names}
         self._heartbeats: dict[str, _Heartbeat] = {}
         self._tainted_at: float | None = None
+        self._failing = False
         self._lost: set[str] = set()
         """Nodes that were Ready until their heartbeat stopped, and whose pods have to be marked."""
 
@@ -75,7 +79,14 @@ class NodeLifecycle(Controller):
         while True:
             await self.context.leadership.acquired()
             await self.context.index.catch_up()
-            await self._check()
+            try:
+                await self._check()
+            except Exception as error:  # One node, or a store without space, must not stop the monitor.
+                if not self._failing:
+                    _log.warning("Failed to update the state of nodes, will retry", extra={"err": error})
+                self._failing = True
+            else:
+                self._failing = False
             await self.context.clock.sleep(MONITOR_SECONDS)
 
     async def _check(self) -> None:

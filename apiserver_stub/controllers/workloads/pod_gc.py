@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -9,6 +11,8 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.controllers.plugin import Controller, ControllerContext
 from apiserver_stub.controllers.views import FINISHED, NodeView, PodView, View
 from apiserver_stub.controllers.workloads.owners import seen
+
+_log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 20.0
 QUARANTINE_SECONDS = 40.0
@@ -38,7 +42,12 @@ class PodGarbageCollector(Controller):
             await self.context.leadership.acquired()
             await self.context.index.catch_up()
             for pod in self._due()[:_MAX_DELETIONS]:
-                await self._delete(pod)
+                try:
+                    await self._delete(pod)
+                except Exception as error:  # One pod must not stop the controller for all others.
+                    fields = {"pod": pod.key, "err": error}
+                    _log.warning("Failed to delete pod, will retry", extra=fields)
+                await asyncio.sleep(0)  # Writes may not have yielded to the event loop.
 
     def _due(self) -> list[PodView]:
         """Return the pods to delete."""
