@@ -1,4 +1,4 @@
-"""Tests of claims on a virtual machine that is reset while pods write, as by a power failure.
+"""Tests of claims on a virtual machine whose services are killed, and that is reset, while pods write.
 
 The volumes are a directory of the class ``local-path``, and a file system and a block device of a CSI driver, which
 runs as a unit.
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.integration.programs import simple_pod, wait_until
-from tests.vm.machine import Measures, Stopwatch, VirtualNode
+from tests.vm.machine import Measures, Stopwatch, VirtualNode, main_container
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -33,6 +33,7 @@ Restart=always
 WantedBy=multi-user.target
 """
 CLAIMS = ("local", "files", "block")
+SERVICES = ("nodeagent", "nodeagent-apiserver", "containerd", "csi-test")
 
 # Each record is on disk before its number is published in /dev/shm of the container, where no reset preserves it.
 _APPEND = "n=$((n+1)); echo $n >> /data/journal; sync /data/journal; echo $n > /dev/shm/acknowledged"
@@ -121,6 +122,10 @@ def reset(node: VirtualNode) -> None:
     node.wait_for_boot(boot)
 
 
+def api_responds(node: VirtualNode) -> bool:
+    return node.kubectl("get", "--raw", "/readyz", check=False) == "ok"
+
+
 def leftovers(node: VirtualNode) -> list[str]:
     """Return the mounts, directories and loop devices of volumes."""
     commands = [
@@ -132,11 +137,33 @@ def leftovers(node: VirtualNode) -> list[str]:
     return node.run("; ".join(commands)).splitlines()
 
 
-def test_fsynced_data_survives_resets(driver: VirtualNode, measures: Measures) -> None:
+def uids_of(node: VirtualNode) -> dict[str, str]:
+    pods = node.pods()
+    return {name: pods[name]["metadata"]["uid"] for name in CLAIMS}
+
+
+def test_pods_write_on_while_all_services_are_killed(driver: VirtualNode) -> None:
     node = driver
     apply(node, *map(writer, CLAIMS))
-    pods = node.wait_for_running(*CLAIMS, seconds=600)
-    uids = {name: pods[name]["metadata"]["uid"] for name in CLAIMS}
+    containers = {name: main_container(pod) for name, pod in node.wait_for_running(*CLAIMS, seconds=600).items()}
+    uids = uids_of(node)
+    node.run(f"for unit in {' '.join(SERVICES)}; do systemctl kill --kill-who=main --signal=KILL $unit; done")
+    killed = {name: inside(node, uid, "acknowledged") for name, uid in uids.items()}
+    for unit in SERVICES:
+        active = f"systemctl is-active {unit}"
+        wait_until(lambda: node.run(active, check=False).strip() == "active", f"{unit} is active", 900, 2.0)  # noqa: B023
+    wait_until(lambda: api_responds(node), "the API server responds", 600, 2.0)
+    now = node.wait_for_running(*CLAIMS, seconds=600)
+    for name, uid in uids.items():
+        assert main_container(now[name]) == containers[name]
+        acknowledged = inside(node, uid, "acknowledged")
+        assert acknowledged > killed[name]
+        assert on_disk(node, name) >= acknowledged
+
+
+def test_fsynced_data_survives_resets(driver: VirtualNode, measures: Measures) -> None:
+    node = driver
+    uids = uids_of(node)
     for number in (1, 2):
         before = {name: inside(node, uid, "acknowledged") for name, uid in uids.items()}
         assert all(before.values()), before
@@ -156,15 +183,13 @@ def test_fsynced_data_survives_resets(driver: VirtualNode, measures: Measures) -
 
 def test_reset_during_deletion_leaves_nothing_behind(driver: VirtualNode, measures: Measures) -> None:
     node = driver
-    pods = node.pods()
-    before = {name: inside(node, pods[name]["metadata"]["uid"], "acknowledged") for name in CLAIMS}
+    wait_until(lambda: api_responds(node), "the API server responds", 600, 2.0)
+    before = {name: inside(node, uid, "acknowledged") for name, uid in uids_of(node).items()}
     node.delete(*CLAIMS)
     node.kubectl("delete", "--wait=false", "persistentvolumeclaims", "local")
     watch = Stopwatch()
     reset(node)
-    wait_until(
-        lambda: node.kubectl("get", "--raw", "/readyz", check=False) == "ok", "the API server responds", 600, 2.0
-    )
+    wait_until(lambda: api_responds(node), "the API server responds", 600, 2.0)
     node.wait_for_end(*CLAIMS, seconds=900)
     measures.note("reset during a deletion until the pods are deleted, s", watch.seconds())
     for name in ("files", "block"):
