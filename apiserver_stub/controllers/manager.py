@@ -51,7 +51,10 @@ def served(controllers: Iterable[type[Controller]], registry: Registry) -> list[
 
 
 class ControllerManager:
-    """The *controllers* of a server, with an index of the objects that they read."""
+    """The *controllers* of a server, with an index of the objects that they read.
+
+    :param holder: name of this server among those that share the store; empty for the only one.
+    """
 
     def __init__(
         self,
@@ -62,16 +65,20 @@ class ControllerManager:
         gates: FeatureGates,
         clock: Clock,
         event_ttl_seconds: int | None = None,
+        holder: str = "",
     ) -> None:
         self._index = ObjectIndex(verbs.store, views_of(controllers, identity))
-        leadership = Leadership(verbs.store, identity, clock)
-        context = ControllerContext(verbs, registry, identity, gates, self._index, leadership, clock, event_ttl_seconds)
+        self._leadership = Leadership(verbs.store, identity, clock, holder)
+        context = ControllerContext(
+            verbs, registry, identity, gates, self._index, self._leadership, clock, event_ttl_seconds
+        )
         self._controllers = [item(context) for item in controllers]
 
     async def run(self) -> None:
         """Run the controllers until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._index.run())
+            group.create_task(self._leadership.run())
             for controller in self._controllers:
                 group.create_task(controller.run(), name=controller.name)
 

@@ -8,6 +8,7 @@ import logging
 import os
 import socket
 import ssl
+import uuid
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -267,8 +268,9 @@ async def start(options: Options) -> RunningServer:
             tasks.start(claims, "resource-claims")
         enabled = [item for item in bundled_controllers() if options.runs_controller(item.name)]
         if controllers := served(enabled, registry):
+            holder = f"{socket.gethostname()}_{uuid.uuid4()}" if options.store_servers else ""
             manager = ControllerManager(
-                controllers, context, registry, identity, options.gates, SystemClock(), event_ttl_seconds
+                controllers, context, registry, identity, options.gates, SystemClock(), event_ttl_seconds, holder
             )
             tasks.start(manager.run(), "controllers")
         if options.bind_pods_to_single_node:
