@@ -214,12 +214,13 @@ class AttachableVolumeKind(DeviceVolumeKind, Protocol):
 
 @runtime_checkable
 class LimitedVolumeKind(AttachableVolumeKind, Protocol):
-    """A kind that learns from a failed attachment that the node has reached its limit of volumes."""
+    """A kind that detects from a failed attachment that the node has reached its limit of volumes."""
 
     async def limit_exceeded(self, spec: VolumeSpec) -> bool:
         """Return whether the volume is not attached because the node has reached its limit; the pod is then rejected.
 
-        The kind publishes the current limit, so that the scheduler selects another node.
+        The kind publishes the current limit, so that the scheduler selects another node. Does not raise; if the
+        attachment cannot be read, the result is false.
 
         :param spec: a volume that is not attached.
         """
