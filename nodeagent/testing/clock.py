@@ -125,7 +125,7 @@ class _WatchedExecutor(ThreadPoolExecutor):
         return future
 
 
-async def eventually(condition: Callable[[], object], *, within_seconds: float = 5.0) -> None:
+async def eventually(condition: Callable[[], object], *, within_seconds: float = 30.0) -> None:
     """Poll *condition* in real time until it is true; for effects of the kernel or of another process.
 
     :raises AssertionError: it is not true in time.
