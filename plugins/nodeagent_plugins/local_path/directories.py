@@ -24,7 +24,8 @@ _log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,126}[a-z0-9])?")
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_MARKER, _NEW_MARKER, _DATA = "volume.json", ".volume.json.new", "data"
+_MARKER, _NEW_MARKER = "volume.json", ".volume.json.new"
+_DATA, _NEW_DATA = "data", ".data.new"
 _MAX_MARKER_BYTES = 4096
 
 
@@ -110,7 +111,8 @@ class LocalVolumes:
                 remove_content(data, path / _DATA)
                 if marker is not None and marker.project:
                     project_quota.clear(data, marker.project)
-            for remove, entry in ((os.rmdir, _DATA), (os.unlink, _NEW_MARKER), (os.unlink, _MARKER)):
+            remains = ((os.rmdir, _DATA), (os.rmdir, _NEW_DATA), (os.unlink, _NEW_MARKER), (os.unlink, _MARKER))
+            for remove, entry in remains:
                 with contextlib.suppress(FileNotFoundError):
                     remove(entry, dir_fd=volume)
         os.rmdir(name, dir_fd=root)
@@ -118,15 +120,10 @@ class LocalVolumes:
 
     def _prepare(self, volume: int, marker: _Marker) -> LocalVolume:
         """Create the data directory and set its quota."""
-        created = True
-        try:
-            os.mkdir(_DATA, 0o777, dir_fd=volume)
-        except FileExistsError:
-            created = False
+        if _DATA not in _names(volume):
+            _create_data(volume)
         project = marker.project
         with _opened(_DATA, volume) as data:
-            if created:
-                os.fchmod(data, 0o777)  # Containers of any user write to it, regardless of the umask.
             try:
                 project_quota.limit(data, project, marker.capacity)
             except QuotaUnsupported as error:
@@ -196,6 +193,16 @@ def _opened(path: Path | str, parent: int | None = None) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _create_data(volume: int) -> None:
+    """Create the data directory; it appears under its name only with its final mode, also after a crash."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(_NEW_DATA, 0o700, dir_fd=volume)
+    with _opened(_NEW_DATA, volume) as data:
+        os.fchmod(data, 0o777)  # Containers of any user write to it, regardless of the umask.
+        os.fsync(data)
+    os.rename(_NEW_DATA, _DATA, src_dir_fd=volume, dst_dir_fd=volume)
 
 
 def _write_marker(volume: int, marker: _Marker) -> None:

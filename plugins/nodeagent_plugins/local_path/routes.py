@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from aiohttp import web
 
@@ -31,14 +31,14 @@ class _Handler:
 
     def __init__(self, volumes: LocalVolumes) -> None:
         self._volumes = volumes
-        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def create(self, request: web.Request) -> web.Response:
         """Create a volume with the requested capacity, or change the capacity of an existing one."""
         name = request.match_info["name"]
         try:
             capacity = _capacity(await request.read())
-            async with self._locks[name]:
+            async with self._locks.setdefault(name, asyncio.Lock()):
                 volume = await asyncio.to_thread(self._volumes.create, name, capacity)
         except (InvalidRequest, Conflict, OSError) as error:
             return _failure(error)
@@ -48,11 +48,10 @@ class _Handler:
         """Delete a volume with its content; a volume that does not exist is deleted already."""
         name = request.match_info["name"]
         try:
-            async with self._locks[name]:
+            async with self._locks.setdefault(name, asyncio.Lock()):
                 await asyncio.to_thread(self._volumes.delete, name)
         except (InvalidRequest, Conflict, OSError) as error:
             return _failure(error)
-        self._locks.pop(name, None)
         return web.json_response({})
 
 

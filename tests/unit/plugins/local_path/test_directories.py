@@ -165,6 +165,38 @@ def test_volume_without_marker_after_a_crash_is_completed(volumes: LocalVolumes,
     assert json.loads((path / "volume.json").read_text())["capacity"] == 5
 
 
+@pytest.mark.parametrize("step", ["fchmod", "rename"])
+@pytest.mark.parametrize("act", ["create", "delete"])
+def test_crash_before_the_data_directory_is_complete_leaves_no_wrong_mode(
+    volumes: LocalVolumes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, step: str, act: str
+) -> None:
+    function = getattr(os, step)
+
+    def crash(source: int | str, *args: object, **options: object) -> None:
+        if source in (".data.new", "data") or isinstance(source, int):
+            raise KeyboardInterrupt
+        function(source, *args, **options)
+
+    path = tmp_path / "local-volumes" / NAME
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(os, step, crash)
+        volumes.create(NAME, 1)
+    assert not (path / "data").exists()
+
+    if act == "delete":
+        volumes.delete(NAME)
+        assert not path.exists()
+    else:
+        assert stat.S_IMODE(volumes.create(NAME, 1).path.stat().st_mode) == 0o777
+        assert sorted(os.listdir(path)) == ["data", "volume.json"]
+
+
+def test_repeated_request_keeps_the_mode_that_a_pod_set(volumes: LocalVolumes) -> None:
+    volumes.create(NAME, 1).path.chmod(0o2770)
+
+    assert stat.S_IMODE(volumes.create(NAME, 2).path.stat().st_mode) == 0o2770
+
+
 @pytest.mark.parametrize("mount", ["source", "below"])
 def test_mounted_volume_is_not_deleted(
     volumes: LocalVolumes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mount: str

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from nodeagent.testing import make_context
 from nodeagent.testing.contracts import RouteContract
 from nodeagent_plugins.local_path import nodeagent_provide_routes
+from nodeagent_plugins.local_path.directories import LocalVolumes
 
 URL = "/localVolumes/pvc-1"
 
@@ -58,3 +61,43 @@ async def test_unmanaged_directory_is_a_conflict(client: TestClient[Any, Any], t
     (tmp_path / "local-volumes/pvc-1/theirs").mkdir(parents=True)
 
     assert (await client.delete(URL)).status == 409
+
+
+async def test_requests_for_a_deleted_volume_are_processed_one_at_a_time(
+    client: TestClient[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create, delete = LocalVolumes.create, LocalVolumes.delete
+    deleting, creating, proceed = threading.Event(), threading.Event(), threading.Event()
+    running, most = 0, 0
+
+    def slow_delete(self: LocalVolumes, name: str) -> None:
+        deleting.set()
+        proceed.wait(5)
+        delete(self, name)
+
+    def slow_create(self: LocalVolumes, name: str, capacity: int) -> Any:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        creating.set()
+        proceed.wait(5)
+        try:
+            return create(self, name, capacity)
+        finally:
+            running -= 1
+
+    monkeypatch.setattr(LocalVolumes, "delete", slow_delete)
+    monkeypatch.setattr(LocalVolumes, "create", slow_create)
+    deletion = asyncio.ensure_future(client.delete(URL))
+    await asyncio.to_thread(deleting.wait, 5)
+    first = asyncio.ensure_future(client.post(URL, json={"capacity": 1}))
+    await asyncio.sleep(0.05)
+    proceed.set()
+    await deletion
+    proceed.clear()
+    await asyncio.to_thread(creating.wait, 5)
+    second = asyncio.ensure_future(client.post(URL, json={"capacity": 2}))
+    await asyncio.sleep(0.05)
+    proceed.set()
+
+    assert [(await each).status for each in (first, second)] == [200, 200] and most == 1
