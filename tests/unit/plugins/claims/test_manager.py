@@ -230,6 +230,23 @@ async def test_claim_is_prepared_again_after_a_failed_attempt_to_unprepare_it(
     assert len(driver.unprepared) + len(other.unprepared) == 1
 
 
+async def test_failed_attempt_to_unprepare_with_one_driver_is_undone(manager, api, driver, context):
+    add_claim(api, "uid-a", "uid-b")
+    ended, pod = claim_pod("a"), claim_pod("b")
+    context.pods.add(ended)
+    await manager.prepare_pod(ended)
+    driver.failure = "no answer"
+    with pytest.raises(ClaimError, match="no answer"):
+        await manager.release_pod(ended)
+    driver.failure = ""
+
+    await manager.prepare_pod(pod)
+    await manager.release_pod(ended)
+
+    assert (driver.prepared, driver.unprepared) == (["c-1"] * 2, [])
+    assert cdi(manager, pod)
+
+
 async def test_claim_of_a_pod_that_exists_is_not_unprepared_for_another_one(manager, api, driver, context):
     add_claim(api, "uid-a", "uid-b", devices=((GPU, "name-in-the-slice"),))
 
