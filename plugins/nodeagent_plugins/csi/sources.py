@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nodeagent.contracts.api import SECRETS, VOLUME_ATTACHMENTS
 from nodeagent.contracts.persistent_volumes import VolumeSpec
-from nodeagent.errors import ApiError, TransientVolumeError, VolumeError
+from nodeagent.errors import ApiError, ApiNotFound, TransientVolumeError, VolumeError
 from nodeagent.model.meta import wire_time
 from nodeagent.model.persistent_volume import READ_WRITE_ONCE, SecretReference
 from nodeagent.model.pod import Pod
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 TOKENS = "csi.storage.k8s.io/serviceAccount.tokens"
 _TOKEN_SECONDS = 3600
+_FORBIDDEN = 403
 _EXHAUSTED = 8
 """Code of ``ResourceExhausted`` in gRPC, with which a driver reports that its limit is reached."""
 
@@ -125,12 +126,22 @@ class CallObjects:
     async def wait_for_attach(self, source: Source) -> str:
         """Return the name of the VolumeAttachment, once the volume is attached.
 
+        Nodes have no permission to create it, with any configuration.
+        spec: config.enableControllerAttachDetach
+
         :raises VolumeError: the volume is not attached, or is about to be detached.
         """
         name = attachment_name(source.handle, source.driver, self._context.node_name)
         try:
             attachment = await self.attachment(source)
         except ApiError as error:
+            # Nodes are forbidden to read an attachment that does not exist, because it is not assigned to them.
+            absent = isinstance(error, ApiNotFound) or error.code == _FORBIDDEN
+            if absent and not self._context.config.enable_controller_attach_detach:
+                raise TransientVolumeError(
+                    f"attaching volumes from the node is not supported: volume {source.handle} has no attachment "
+                    f"{name}, which a controller creates only if enableControllerAttachDetach is true: {error}"
+                ) from error
             raise TransientVolumeError(
                 f"volume {source.handle} has GET error for volume attachment {name}: {error}"
             ) from error

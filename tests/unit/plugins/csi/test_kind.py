@@ -16,7 +16,7 @@ from nodeagent.contracts.persistent_volumes import (
     VolumeFigures,
     VolumeSpec,
 )
-from nodeagent.errors import TransientVolumeError, UncertainVolumeError, VolumeError
+from nodeagent.errors import ApiError, ApiNotFound, TransientVolumeError, UncertainVolumeError, VolumeError
 from nodeagent.model.pod import Volume
 from nodeagent.testing.context import make_config
 from nodeagent.testing.contracts import PersistentVolumeKindContract
@@ -89,6 +89,24 @@ async def test_attached_volume_has_the_name_of_its_attachment(harness):
     with pytest.raises(VolumeError, match="volume volume-1 has GET error for volume attachment csi-"):
         await harness.kind.wait_for_attach(harness.spec(), "")
 
+    assert harness.attach() == await harness.kind.wait_for_attach(harness.spec(), "")
+
+
+@pytest.mark.row("config.enableControllerAttachDetach")
+@pytest.mark.parametrize("error", [ApiNotFound("not found", code=404), ApiError("forbidden", code=403)])
+async def test_absent_attachment_without_a_controller_names_the_option(harness, monkeypatch, error):
+    harness.put_driver(attachRequired=True)
+    await harness.context.clock.settle()
+    harness.context.config = make_config(enable_controller_attach_detach=False)
+
+    async def fail(*args, **options):
+        raise error
+
+    with monkeypatch.context() as patched, pytest.raises(TransientVolumeError) as raised:
+        patched.setattr(harness.api, "get", fail)
+        await harness.kind.wait_for_attach(harness.spec(), "")
+
+    assert f"only if enableControllerAttachDetach is true: {error}" in str(raised.value)
     assert harness.attach() == await harness.kind.wait_for_attach(harness.spec(), "")
 
 
