@@ -68,13 +68,6 @@ class DefinitionStrategy(Strategy):
             _note_stored_version(new)
             self._drop_disabled(new, old)
 
-    def warnings(self, new: Object, old: Object | None) -> list[str]:
-        """Warn of conversion webhooks, which are not called yet."""
-        webhooks = [(item or {}).get("spec", {}).get("conversion") for item in (new, old)]
-        if (webhooks[0] or {}).get("strategy") != "Webhook" or webhooks[0] == webhooks[1]:
-            return []
-        return ["spec.conversion.strategy: Webhook has no effect: only the API version of objects is converted"]
-
     def validate(self, new: Object) -> list[Cause]:
         return validate_definition(new)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from apiserver_stub.apimachinery.objects import Object, dig, parse_time
 from apiserver_stub.apimachinery.status import ApiError, Cause
 from apiserver_stub.kinds.columns import AGE, NAME
+from apiserver_stub.kinds.conversion import Converter, NoConversion
 from apiserver_stub.kinds.custom_resource_definitions import is_true
 from apiserver_stub.kinds.json_paths import text_of, values_at
 from apiserver_stub.kinds.registry import SCALE, Column, Deprecation, Resource, ScalePaths, Strategy, Subresource
@@ -21,6 +22,8 @@ from apiserver_stub.schema.structural.tree import Node, tree_of
 from apiserver_stub.validation.custom_resources import CustomResourceRules, finalizer_warnings
 from apiserver_stub.validation.metadata import MetadataRules
 from apiserver_stub.validation.scale_fields import field_names
+
+ConvertBy = Callable[[Object], Converter]
 
 _RULES = MetadataRules(whole=0, standard_finalizers=False)
 
@@ -74,18 +77,31 @@ class CustomResourceStrategy(Strategy):
         return finalizer_warnings(new, old)
 
 
-def resources_of(definition: Object, *, ratchets: bool = False) -> list[Resource]:
+def resources_of(definition: Object, *, ratchets: bool = False, convert_by: ConvertBy | None = None) -> list[Resource]:
     """Return the resources of the served versions of *definition*; none until its names are accepted.
 
     :param ratchets: values that do not change need not be valid (spec: gate.CRDValidationRatcheting).
+    :param convert_by: returns the converter for the ``webhook`` of a conversion.
     """
     if not (is_true(definition, "NamesAccepted") or is_true(definition, "Established")):
         return []
     versions = definition["spec"].get("versions") or ()
-    return [_resource(definition, version, ratchets=ratchets) for version in versions if version.get("served")]
+    converter = _converter(definition["spec"], convert_by) if len(versions) > 1 else None
+    return [
+        _resource(definition, version, ratchets=ratchets, converter=converter)
+        for version in versions
+        if version.get("served")
+    ]
 
 
-def _resource(definition: Object, version: Object, *, ratchets: bool) -> Resource:
+def _converter(spec: Object, convert_by: ConvertBy | None) -> Converter:
+    conversion = spec.get("conversion") or {}
+    if conversion.get("strategy") == "Webhook" and convert_by is not None:
+        return convert_by(conversion.get("webhook") or {})
+    return NoConversion()
+
+
+def _resource(definition: Object, version: Object, *, ratchets: bool, converter: Converter | None) -> Resource:
     spec, names = definition["spec"], definition["status"]["acceptedNames"]
     group, name, kind = spec["group"], version["name"], names["kind"]
     tree = tree_of((version.get("schema") or {}).get("openAPIV3Schema"))
@@ -114,7 +130,8 @@ def _resource(definition: Object, version: Object, *, ratchets: bool) -> Resourc
         scale=None if scale is None else _scale_paths(scale),
         columns=_columns(version.get("additionalPrinterColumns")),
         schema=StructuralSchema(kind, tree, prunes=not spec.get("preserveUnknownFields")),
-        convert=partial(with_version, group, name) if len(versions) > 1 else None,
+        convert=partial(with_version, group, name) if isinstance(converter, NoConversion) else None,
+        converter=converter,
         renamed_fields={f"{group}/{other['name']}": {} for other in versions if other is not version},
         storage_key=f"{group}/{names['plural']}",
         hashed_version=next((str(other["name"]) for other in versions if other.get("storage")), ""),

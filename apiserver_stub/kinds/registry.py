@@ -16,6 +16,7 @@ from nodeagent.base.names import subdomain_problems
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Reservation
+    from apiserver_stub.kinds.conversion import Converter
     from apiserver_stub.storage import Record, Store
 
 STANDARD_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -234,6 +235,8 @@ class Resource:
     """Collection in the store; ``group/plural`` unless several resources share their objects."""
     convert: Callable[[Object], Object] | None = None
     """Converts an object stored in another version to this one; ``None`` if there is only one version."""
+    converter: Converter | None = None
+    """Converts objects to and from the storage version, the one in which they are stored; ``None``: as written."""
     renamed_fields: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Other API versions of the same objects: their fields → those of this version."""
     storage_key: str = ""
@@ -302,6 +305,21 @@ class Resource:
         """First bytes of a stored object of this version."""
         return b'{"kind":"%s","apiVersion":"%s",' % (self.kind.encode(), self.api_version.encode())
 
+    @property
+    def has_versions(self) -> bool:
+        """``True`` if the kind has several versions."""
+        return self.convert is not None or self.converter is not None
+
+    @property
+    def storage_version(self) -> str:
+        """API version in which objects are stored if the kind has a converter."""
+        return f"{self.group}/{self.hashed_version}"
+
+    @property
+    def storage_head(self) -> bytes:
+        """First bytes of an object of the storage version."""
+        return b'{"kind":"%s","apiVersion":"%s",' % (self.kind.encode(), self.storage_version.encode())
+
     def render(self, record: Record) -> bytes:
         """Return the bytes of *record* in this version."""
         if self.convert is None or record.data.startswith(self.head):
@@ -315,6 +333,14 @@ class Resource:
         """Return *record* decoded, in this version."""
         obj: Object = decode(record.data)
         return obj if self.convert is None or obj["apiVersion"] == self.api_version else self.convert(obj)
+
+    def seen(self, obj: Object) -> Object:
+        """Return *obj* as admission sees it in this version: without the conversion of a webhook."""
+        return self.convert(obj) if self.convert is not None else {**obj, "apiVersion": self.api_version}
+
+    def read_stored(self, record: Record) -> Object:
+        """Return *record* decoded, in the version that a change of its metadata only may write."""
+        return self.read(record) if self.converter is None else decode(record.data)
 
     def key(self, namespace: str, name: str) -> str:
         """Return the key of an object in the collection."""

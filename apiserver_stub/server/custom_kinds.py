@@ -7,24 +7,32 @@ from typing import TYPE_CHECKING
 
 from apiserver_stub.controllers.custom_kinds import CustomKinds
 from apiserver_stub.controllers.custom_resource_cleanup import CustomResourceCleanup
+from apiserver_stub.kinds.conversion import WebhookConversion
 from apiserver_stub.kinds.custom_resource_definitions import GROUP, cleanup_finalizer
 from apiserver_stub.kinds.custom_resources import resources_of
 from nodeagent.base.identity import Identity
 
 if TYPE_CHECKING:
+    from apiserver_stub.admission.webhooks.client import WebhookClient
     from apiserver_stub.kinds import Registry
     from apiserver_stub.storage import Store
     from apiserver_stub.verbs.context import VerbContext
     from nodeagent.base.gates import FeatureGates
 
 
-def build_custom_kinds(store: Store, registry: Registry, identity: Identity, gates: FeatureGates) -> CustomKinds | None:
+def build_custom_kinds(
+    store: Store, registry: Registry, identity: Identity, gates: FeatureGates, webhooks: WebhookClient
+) -> CustomKinds | None:
     """Return the controller of custom kinds, with the stored ones served; ``None`` if definitions are not served."""
     group = identity.group(GROUP)
     resource = registry.find(group, "v1", "customresourcedefinitions")
     if resource is None:
         return None
-    declare = partial(resources_of, ratchets=gates.enabled("CRDValidationRatcheting"))
+    declare = partial(
+        resources_of,
+        ratchets=gates.enabled("CRDValidationRatcheting"),
+        convert_by=partial(WebhookConversion, post=webhooks.post, identity=identity),
+    )
     found = CustomKinds(store, registry, resource.storage, declare=declare)
     found.load()
     return found

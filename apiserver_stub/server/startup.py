@@ -18,7 +18,9 @@ from pathlib import Path
 
 import msgspec
 
+from apiserver_stub.admission.listers import Lister
 from apiserver_stub.admission.role_escalation import RoleEscalation
+from apiserver_stub.admission.webhooks.client import WebhookClient
 from apiserver_stub.aggregation.availability import Availability
 from apiserver_stub.aggregation.extension_client import ExtensionClient
 from apiserver_stub.aggregation.proxy_client_cert import ClientPair
@@ -174,11 +176,13 @@ async def start(options: Options) -> RunningServer:
         if audit is not None:
             stack.push_async_callback(audit.close)
         await store.open()
-        custom_kinds = build_custom_kinds(store, registry, identity, options.gates)
+        pair = await asyncio.to_thread(ClientPair, options.proxy_client_cert_file, options.proxy_client_key_file)
+        webhooks = WebhookClient(Lister(store), pair)
+        stack.push_async_callback(webhooks.close)
+        custom_kinds = build_custom_kinds(store, registry, identity, options.gates, webhooks)
         authentication = await build_authentication(options, store, tokens_file, stack)
         authorization = await build_authorization(options, store, stack)
         agents = await asyncio.to_thread(NodeAgents, node_agent_settings(options), store)
-        pair = await asyncio.to_thread(ClientPair, options.proxy_client_cert_file, options.proxy_client_key_file)
         ca_certificate = await asyncio.to_thread(certificates.authority.read_text)
         monitor, remotes = StoreMonitor(store), Remotes(identity)
         await create_system_objects(store, identity, ca_certificate)

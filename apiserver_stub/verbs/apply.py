@@ -10,8 +10,8 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, bad_request, conflict, not_found
 from apiserver_stub.schema import shapes
 from apiserver_stub.storage import Outcome, Record
+from apiserver_stub.verbs import versions
 from apiserver_stub.verbs.applied_configuration import Configuration, read_configuration
-from apiserver_stub.verbs.deferred_write import write
 from apiserver_stub.verbs.field_manager import apply_to, kind_of
 from apiserver_stub.verbs.responses import Reply
 from apiserver_stub.verbs.revisions import version_of
@@ -75,7 +75,7 @@ async def apply(
         return decide_create(context, request, resource, await prepare_new(context, request, resource, merged, entries))
 
     try:
-        record = await write(context.store, resource.storage, resource.key(info.namespace, info.name), plan)
+        record = await versions.write(context.store, resource, resource.key(info.namespace, info.name), plan)
     except DryRun as dry_run:
         return Reply(201 if created else 200, obj=dry_run.obj)
     return Reply(201 if created else 200, record=record)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery.status import ApiError, already_exists
 from apiserver_stub.storage import Outcome, Record
+from apiserver_stub.verbs import versions
 from apiserver_stub.verbs.responses import Reply
 from apiserver_stub.verbs.revisions import sets_version
 from apiserver_stub.verbs.write_common import (
@@ -50,7 +51,7 @@ async def create(context: VerbContext, request: Request, resource: Resource) -> 
     while True:
         key = resource.key(metadata.get("namespace", ""), metadata["name"])
         try:
-            return Reply(201, record=await context.store.update(resource.storage, key, decide))
+            return Reply(201, record=await versions.create(context.store, resource, key, decide))
         except DryRun as dry_run:
             return Reply(201, obj=dry_run.obj)
         except ApiError as error:

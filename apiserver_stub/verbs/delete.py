@@ -13,7 +13,7 @@ from apiserver_stub.apimachinery.status import ApiError, bad_request, conflict, 
 from apiserver_stub.schema import shapes
 from apiserver_stub.schema.field_validation import SchemaMismatch, check
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
-from apiserver_stub.verbs import lists
+from apiserver_stub.verbs import lists, versions
 from apiserver_stub.verbs.admission import AdmissionRequest
 from apiserver_stub.verbs.allocation import release
 from apiserver_stub.verbs.responses import Reply
@@ -47,7 +47,7 @@ async def delete(context: VerbContext, request: Request, resource: Resource) -> 
     pending = _is_pending(resource, removed)
     code = 202 if pending and options["orphanDependents"] is False else 200
     if resource.returns_deleted or pending:
-        return Reply(code, obj=removed)
+        return Reply(code, obj=await versions.document(resource, removed))
     details = details_of(resource.group, resource.plural, info.name)
     details["uid"] = removed["metadata"]["uid"]
     return Reply(200, obj=success(details))
@@ -57,7 +57,7 @@ async def delete_collection(context: VerbContext, request: Request, resource: Re
     """Delete the selected objects and return the list of them as it was before."""
     options = read_options(request)
     await lists.catch_up(context, request, resource)
-    page = lists.select(context, request, resource)
+    page = await lists.select(context, request, resource)
     seconds = request.query.integer("timeoutSeconds")
     if not options["dryRun"]:
         async with asyncio.timeout(seconds or None):
@@ -91,7 +91,7 @@ async def _admit(
     context: VerbContext, request: Request, resource: Resource, key: str, name: str, options: Object
 ) -> None:
     record = context.store.collection(resource.storage).get(key)
-    old = resource.read(record) if record is not None else None
+    old = resource.read(await versions.record(resource, record)) if record is not None else None
     passed = {name: value for name, value in options.items() if value and name not in _CONVERTED_OPTIONS}
     if options["dryRun"]:
         passed["dryRun"] = ["All"]
@@ -116,7 +116,7 @@ async def remove(
         deletes = False
         if current is None:
             raise not_found(resource.group, resource.plural, name)
-        obj = outcome_object = resource.read(current)
+        obj = outcome_object = resource.read_stored(current)
         metadata = obj["metadata"]
         check_preconditions(resource, options, metadata)
         before = objects.encode(obj)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery.status import internal, not_found
+from apiserver_stub.verbs import versions
 from apiserver_stub.verbs.responses import Reply
 from apiserver_stub.verbs.revisions import requested_version, too_large_version
 
@@ -29,4 +30,4 @@ async def get(context: VerbContext, request: Request, resource: Resource) -> Rep
         if (unread := collection.unreadable.get(key)) is not None:
             raise internal(unread.problem)
         raise not_found(resource.group, resource.plural, info.name)
-    return Reply(200, record=record)
+    return Reply(200, record=await versions.record(resource, record))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,6 +13,7 @@ from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, bad_request, expired, internal
 from apiserver_stub.storage import Compacted, Record
+from apiserver_stub.verbs import versions
 from apiserver_stub.verbs.responses import Page, Reply
 from apiserver_stub.verbs.revisions import requested_version, too_large_version
 from apiserver_stub.verbs.write_common import invalid_options
@@ -89,7 +90,7 @@ class Selection:
 async def list_objects(context: VerbContext, request: Request, resource: Resource) -> Reply:
     """Return one page of the collection."""
     await catch_up(context, request, resource)
-    return Reply(200, page=select(context, request, resource))
+    return Reply(200, page=await select(context, request, resource))
 
 
 def selection(request: Request, resource: Resource) -> Selection:
@@ -125,7 +126,7 @@ def _unknown_field(resource: Resource, name: str) -> str:
     return f'"{name}" is not a known field selector: only "metadata.name", "metadata.namespace"'
 
 
-def select(context: VerbContext, request: Request, resource: Resource) -> Page:
+async def select(context: VerbContext, request: Request, resource: Resource) -> Page:
     """Return the requested page, in key order.
 
     :raises ApiError: 400, 410, 422, 500 or 504.
@@ -176,7 +177,10 @@ def select(context: VerbContext, request: Request, resource: Resource) -> Page:
             raise _expired_token(after[len(prefix) :], _token_version(request)) from None
     else:
         found = collection.view(prefix, after)
-    return _page(found, chosen, revision, limit, len(prefix), _token_version(request))
+    if not chosen.everything:
+        found = await versions.records(resource, found)
+    page = _page(found, chosen, revision, limit, len(prefix), _token_version(request))
+    return replace(page, records=list(await versions.records(resource, page.records)))
 
 
 def _served_by_cache(version: str, match: str, limit: int, token: str) -> bool:

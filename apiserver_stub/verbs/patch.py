@@ -16,8 +16,8 @@ from apiserver_stub.schema import shapes
 from apiserver_stub.schema.field_validation import SchemaMismatch, count_members, repeated
 from apiserver_stub.schema.strategic_merge import apply_strategic_patch
 from apiserver_stub.storage import Outcome, Record
+from apiserver_stub.verbs import versions
 from apiserver_stub.verbs.apply import apply
-from apiserver_stub.verbs.deferred_write import write
 from apiserver_stub.verbs.responses import Reply
 from apiserver_stub.verbs.write_common import (
     DryRun,
@@ -103,7 +103,7 @@ async def patch(
         return await plan_update(context, request, resource, new, current, patched=True)
 
     try:
-        record = await write(context.store, resource.storage, resource.key(info.namespace, info.name), plan)
+        record = await versions.write(context.store, resource, resource.key(info.namespace, info.name), plan)
     except DryRun as dry_run:
         return Reply(200, obj=dry_run.obj)
     return Reply(200, record=record)

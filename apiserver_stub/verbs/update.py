@@ -8,7 +8,7 @@ from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import bad_request, not_found
 from apiserver_stub.storage import Outcome, Record
-from apiserver_stub.verbs.deferred_write import write
+from apiserver_stub.verbs import versions
 from apiserver_stub.verbs.responses import Reply
 from apiserver_stub.verbs.revisions import version_of
 from apiserver_stub.verbs.write_common import (
@@ -71,7 +71,7 @@ async def update(
         return decide_create(context, request, resource, await prepare_new(context, request, resource, new))
 
     try:
-        record = await write(context.store, resource.storage, resource.key(info.namespace, info.name), plan)
+        record = await versions.write(context.store, resource, resource.key(info.namespace, info.name), plan)
     except DryRun as dry_run:
         return Reply(201 if created else 200, obj=dry_run.obj)
     return Reply(201 if created else 200, record=record)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from apiserver_stub.apimachinery import media, objects
@@ -16,6 +16,7 @@ from apiserver_stub.kinds import tables
 from apiserver_stub.schema.null_times import unset_creation_time
 from apiserver_stub.storage import Change, Compacted, Record
 from apiserver_stub.storage.record import with_revision, without_revision
+from apiserver_stub.verbs import versions
 from apiserver_stub.verbs.lists import Selection, selection
 from apiserver_stub.verbs.revisions import requested_version
 from apiserver_stub.verbs.write_common import invalid_options
@@ -95,7 +96,14 @@ class Watch:
             return
         for start in range(0, len(self._first), _BATCH):
             chunk = self._first[start : start + _BATCH]
-            yield b"".join(self._frame("ADDED", self._resource.read(record), record) for record in chunk)
+            if self._resource.converter is not None:
+                try:
+                    chunk = self._selected(await versions.records(self._resource, chunk))
+                except ApiError as error:
+                    yield self._error_frame(error)
+                    return
+            if chunk:
+                yield b"".join(self._frame("ADDED", self._resource.read(record), record) for record in chunk)
         self._first = []
         if self._initial and self._bookmarks:
             yield self._bookmark(initial_end=True)
@@ -111,7 +119,12 @@ class Watch:
                     return
                 if changes:
                     self._position += len(changes)
-                    frames = [frame for change in changes if (frame := self._change_frame(change))]
+                    try:
+                        converted = await self._converted(changes)
+                    except ApiError as error:
+                        yield self._error_frame(error)
+                        return
+                    frames = [frame for change in converted if (frame := self._change_frame(change))]
                     if frames:
                         yield b"".join(frames)
                     continue
@@ -128,9 +141,26 @@ class Watch:
     def _current(self) -> list[Record]:
         chosen = self._selection
         found = self._collection.select(f"{chosen.namespace}/" if chosen.namespace else "")
-        if chosen.everything:
-            return found if chosen.name is None else [record for record in found if chosen.covers_key(record.key)]
-        return [record for record in found if chosen.covers_key(record.key) and chosen.matches(record)]
+        if chosen.name is not None or not chosen.everything:
+            found = [record for record in found if chosen.covers_key(record.key)]
+        return found if self._resource.converter is not None else self._selected(found)
+
+    def _selected(self, found: Sequence[Record]) -> list[Record]:
+        """Return the records that match the selectors, in the version of the watch."""
+        if self._selection.everything:
+            return list(found)
+        return [record for record in found if self._selection.matches(record)]
+
+    async def _converted(self, changes: Sequence[Change]) -> Sequence[Change]:
+        """Return *changes* in the version of the watch; other than those of the selected keys may be missing.
+
+        :raises ApiError: 500, the conversion failed.
+        """
+        if self._resource.converter is None:
+            return changes
+        chosen = self._selection
+        found = [change for change in changes if chosen.covers_key(change.record.key)]
+        return await versions.changes(self._resource, found, previous=not chosen.everything)
 
     def _change_frame(self, change: Change) -> bytes | None:
         """Return the frame of *change*; objects that start or cease to match the selectors are added or deleted."""

@@ -65,8 +65,8 @@ class MutatingAdmissionWebhook(WebhookPlugin):
             result: Any = apply_json_patch(_copy(in_version(new, seen_as) or {}), response.patch)
             if not isinstance(result, dict):
                 raise internal(f'the patch of webhook "{hook.name}" does not result in an object')
-            if seen_as is not call.resource and call.resource.convert is not None:
-                result = call.resource.convert(result)
+            if seen_as is not call.resource and call.resource.has_versions:
+                result = call.resource.seen(result)
             result["kind"], result["apiVersion"] = new["kind"], new["apiVersion"]
             check_types(result, call.resource.schema_in(call.request.identity.api_domain))
         except (ApiError, SchemaMismatch) as error:

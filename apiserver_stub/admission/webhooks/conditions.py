@@ -27,6 +27,6 @@ def condition_data(call: AdmissionRequest, seen_as: Resource) -> dict[str, Any]:
 
 def in_version(obj: Object | None, resource: Resource) -> Object | None:
     """Return *obj* converted to the version of *resource*."""
-    if obj is None or resource.convert is None or obj.get("apiVersion") == resource.api_version:
+    if obj is None or not resource.has_versions or obj.get("apiVersion") == resource.api_version:
         return obj
-    return resource.convert(obj)
+    return resource.seen(obj)

@@ -38,7 +38,7 @@ def matched_as(
     rules = list(rules)
     if any(_rule_matches(rule, call, call.resource) for rule in rules):
         return call.resource
-    if match_policy == "Equivalent" and call.resource.convert is not None:
+    if match_policy == "Equivalent" and call.resource.has_versions:
         for other in registry:
             same = other.storage == call.resource.storage and other.plural == call.resource.plural
             if same and other is not call.resource and any(_rule_matches(rule, call, other) for rule in rules):

@@ -12,13 +12,14 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.kinds.registry import Resource
 from apiserver_stub.verbs.admission import AdmissionRequest
+from apiserver_stub.webhook import WebhookError
 from nodeagent.base import gobase64
 
 VERSIONS = ("v1", "v1beta1")
 _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
 
 
-class WebhookCallError(Exception):
+class WebhookCallError(WebhookError):
     """A webhook could not be called, or its response is invalid."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from copy import deepcopy
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.integration.apiserver.provider import Provider
 
 from .conftest import Api, Server
 
@@ -289,3 +292,54 @@ def test_rules_of_the_schema_apply_to_new_and_changed_resources(api: Api, server
     patch = {"spec": {"size": 3}}
     code, status = api.call("PATCH", f"{root}/one", patch, content_type="application/merge-patch+json")
     assert (code, status["details"]["causes"][0]["message"]) == (422, 'Invalid value: "object": size cannot decrease')
+
+
+def test_webhooks_convert_between_versions(api: Api, namespace: str, tmp_path: Path) -> None:
+    group, provider = "converted.example.com", Provider(tmp_path)
+    batches = []
+
+    def convert(review: Any) -> tuple[int, Any]:
+        request, converted = review["request"], deepcopy(review["request"]["objects"])
+        batches.append(len(converted))
+        for obj in converted:
+            old, new = ("size", "width") if request["desiredAPIVersion"].endswith("/v2") else ("width", "size")
+            obj["apiVersion"], obj["spec"][new] = request["desiredAPIVersion"], obj["spec"].pop(old)
+        response = {"uid": request["uid"], "result": {"status": "Success"}, "convertedObjects": converted}
+        return 200, {**review, "request": None, "response": response}
+
+    provider.paths["/convert"] = convert
+    bundle = base64.b64encode(provider.ca_file.read_bytes()).decode()
+    client = {"url": f"{provider.url}/convert", "caBundle": bundle}
+    new = definition(group)
+    (v1,) = new["spec"]["versions"]
+    v2 = json.loads(json.dumps({**v1, "name": "v2", "storage": False}).replace('"size"', '"width"'))
+    new["spec"]["versions"].append(v2)
+    webhook = {"clientConfig": client, "conversionReviewVersions": ["v1"]}
+    new["spec"]["conversion"] = {"strategy": "Webhook", "webhook": webhook}
+    install(api, new)
+    old_root, root = (f"/apis/{group}/{version}/namespaces/{namespace}/widgets" for version in ("v1", "v2"))
+
+    sent = widget(group) | {"apiVersion": f"{group}/v2", "spec": {"width": 4}}
+    assert api.ok("POST", root, sent)["spec"] == {"width": 4, "color": "red"}
+    api.ok("POST", old_root, widget(group, "two"))
+    assert api.ok("GET", f"{old_root}/one")["spec"] == {"size": 4, "color": "red"}
+    batches.clear()
+    assert [item["spec"]["width"] for item in api.ok("GET", root)["items"]] == [4, 3]
+    assert batches == [2]
+    patch = {"spec": {"width": 5}}
+    patched = api.ok("PATCH", f"{root}/two", patch, content_type="application/merge-patch+json")
+    assert (patched["spec"]["width"], api.ok("GET", f"{old_root}/two")["spec"]["size"]) == (5, 5)
+    with api.watch(f"{root}?watch=1") as events:
+        first = [next(events)["object"]["spec"]["width"] for _ in range(2)]
+        api.ok("PUT", f"{old_root}/one", {**api.ok("GET", f"{old_root}/one"), "spec": {"size": 7}})
+        event = next(events)
+    assert (first, event["type"], event["object"]["spec"]["width"]) == ([4, 5], "MODIFIED", 7)
+
+    provider.paths["/convert"] = lambda _: (500, {})
+    code, status = api.call("GET", f"{root}/one")
+    assert (code, f"conversion webhook for {group}/v1, Kind=Widget failed: " in status["message"]) == (500, True)
+    api.ok("DELETE", f"{old_root}/one")
+    provider.paths["/convert"] = convert
+    api.ok("DELETE", f"{root}/two")
+    assert api.ok("GET", root)["items"] == []
+    provider.close()

@@ -58,14 +58,6 @@ def only(found: list[Resource]) -> Resource:
 # Definitions
 
 
-def test_conversion_webhooks_have_no_effect() -> None:
-    new = definition(conversion={"strategy": "Webhook"})
-
-    warnings = DEFINITIONS.strategy.warnings
-    assert [len(warnings(new, old)) for old in (None, definition(), new)] == [1, 1, 0]
-    assert warnings(definition(), None) == []
-
-
 def test_selectable_fields_need_the_gate() -> None:
     new = definition(version(selectableFields=[{"jsonPath": ".spec.color"}]))
     (enabled,) = resources(kind_settings(parse(["--compatibility-version=1.31"])))
