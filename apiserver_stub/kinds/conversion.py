@@ -77,7 +77,7 @@ class WebhookConversion:
             except _InvalidObject as error:
                 raise _failure(f"{label} returned invalid {error}") from error
             try:
-                result.append({**after, "metadata": _metadata(before["metadata"], after)})
+                result.append({**after, "metadata": _metadata(before.get("metadata") or {}, after)})
             except _InvalidObject as error:
                 raise _failure(f"{label} returned invalid metadata: {error}") from error
         return result
@@ -131,7 +131,7 @@ def _check(before: Object, after: Any, api_version: str, index: int) -> None:
     if not isinstance(metadata, dict):
         return  # Another error reports this.
     for name, shown in _SAME:
-        expected, given = before["metadata"].get(name) or "", metadata.get(name) or ""
+        expected, given = (before.get("metadata") or {}).get(name) or "", metadata.get(name) or ""
         if expected != given:
             raise _InvalidObject(f"object: must have the same {shown}: {expected} != {given}")
 

@@ -334,10 +334,6 @@ class Resource:
         obj: Object = decode(record.data)
         return obj if self.convert is None or obj["apiVersion"] == self.api_version else self.convert(obj)
 
-    def seen(self, obj: Object) -> Object:
-        """Return *obj* as admission sees it in this version: without the conversion of a webhook."""
-        return self.convert(obj) if self.convert is not None else {**obj, "apiVersion": self.api_version}
-
     def read_stored(self, record: Record) -> Object:
         """Return *record* decoded, in the version that a change of its metadata only may write."""
         return self.read(record) if self.converter is None else decode(record.data)

@@ -44,7 +44,9 @@ class MutatingAdmissionWebhook(WebhookPlugin):
             response = await self.invoke(call, hook, seen_as, may_patch=True)
             if response is None:
                 continue
-            changed = response.patch is not None and call.new is not None and self._apply(call, hook, seen_as, response)
+            changed = (
+                response.patch is not None and call.new is not None and await self._apply(call, hook, seen_as, response)
+            )
             if changed and not call.reinvoking:
                 call.reinvoke = True
             call.seen[hook.key] = objects.encode(call.new)
@@ -54,7 +56,7 @@ class MutatingAdmissionWebhook(WebhookPlugin):
                 note
             ).decode()
 
-    def _apply(self, call: AdmissionRequest, hook: Hook, seen_as: Resource, response: AdmissionResponse) -> bool:
+    async def _apply(self, call: AdmissionRequest, hook: Hook, seen_as: Resource, response: AdmissionResponse) -> bool:
         # Imported here, as listing the plugins does not need the schemas.
         from apiserver_stub.schema.field_validation import SchemaMismatch
         from apiserver_stub.verbs.write_common import check_types
@@ -62,11 +64,12 @@ class MutatingAdmissionWebhook(WebhookPlugin):
         new = call.obj
         before = objects.encode(new)
         try:
-            result: Any = apply_json_patch(_copy(in_version(new, seen_as) or {}), response.patch)
+            result: Any = apply_json_patch(_copy(await in_version(new, seen_as) or {}), response.patch)
             if not isinstance(result, dict):
                 raise internal(f'the patch of webhook "{hook.name}" does not result in an object')
-            if seen_as is not call.resource and call.resource.has_versions:
-                result = call.resource.seen(result)
+            if seen_as is not call.resource:
+                result["kind"], result["apiVersion"] = new["kind"], seen_as.api_version
+                result = await in_version(result, call.resource) or {}
             result["kind"], result["apiVersion"] = new["kind"], new["apiVersion"]
             check_types(result, call.resource.schema_in(call.request.identity.api_domain))
         except (ApiError, SchemaMismatch) as error:

@@ -9,7 +9,7 @@ from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.admission.context import AdmissionContext
 from apiserver_stub.admission.listers import Lister, labels_of
 from apiserver_stub.admission.policy_evaluation import Evaluation, Failure, Policy
-from apiserver_stub.admission.webhooks.conditions import condition_data
+from apiserver_stub.admission.webhooks.conditions import Views, condition_data, views_of
 from apiserver_stub.admission.webhooks.matching import is_exempt, matched_as, namespace_matches, object_matches
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.label_selectors import read_selector
@@ -54,10 +54,12 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
         if not policies:
             return
         authorizer, request = Authorizer(call.request.user, self._decide), call.request
+        matched = list(self._matched(policies.values(), call))
+        views = await views_of(call, (seen_as for _, seen_as in matched))
         warnings, annotations = [*request.warnings], {**request.annotations}
         while True:
             with authorizer.during():
-                denials = self._denials(policies.values(), call)
+                denials = self._denials(matched, call, views)
             if not await authorizer.settle():
                 break
             request.warnings[:] = warnings
@@ -69,20 +71,27 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
             error.details = {**(error.details or {}), "causes": [{"message": text}]}
             raise error
 
-    def _denials(self, policies: Iterable[Policy], call: AdmissionRequest) -> list[tuple[str, Failure]]:
+    def _matched(self, policies: Iterable[Policy], call: AdmissionRequest) -> Iterator[tuple[Policy, Resource]]:
+        """Yield the policies that match the request, and the resource as which each does."""
+        namespace = self._lister.namespace(call.namespace) if call.resource.namespaced else {}
+        for policy in policies:
+            if (seen_as := self._match(policy.match, call, namespace)) is not None:
+                yield policy, seen_as
+
+    def _denials(
+        self, matched: Iterable[tuple[Policy, Resource]], call: AdmissionRequest, views: Views
+    ) -> list[tuple[str, Failure]]:
         """Return the failures that deny the request; add warnings and audit annotations for the others."""
         namespace = self._lister.namespace(call.namespace) if call.resource.namespaced else {}
         denials: list[tuple[str, Failure]] = []
-        for policy in policies:
-            if (seen_as := self._match(policy.match, call, namespace)) is None:
-                continue
+        for policy, seen_as in matched:
             annotations: dict[str, list[str]] = {}
             for binding in self._lister.every(f"{self._group}/{_BINDINGS}"):
                 spec = binding.get("spec") or {}
                 if spec.get("policyName") == policy.name and self._binding_matches(
                     spec.get("matchResources"), call, namespace
                 ):
-                    denials += self._apply(policy, binding, call, seen_as, namespace, annotations)
+                    denials += self._apply(policy, binding, call, seen_as, views, namespace, annotations)
             for key, values in annotations.items():
                 call.request.annotations[f"{policy.name}/{key}"] = ", ".join(dict.fromkeys(values))
         return denials
@@ -93,6 +102,7 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
         binding: Object,
         call: AdmissionRequest,
         seen_as: Resource,
+        views: Views,
         namespace: Object,
         annotations: dict[str, list[str]],
     ) -> Iterator[tuple[str, Failure]]:
@@ -100,7 +110,7 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
         spec, name = binding["spec"], binding["metadata"]["name"]
         actions = spec.get("validationActions") or ()
         denied = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{name}' denied request"
-        data = condition_data(call, seen_as) | {"params": None, "namespaceObject": namespace or None}
+        data = condition_data(call, seen_as, views) | {"params": None, "namespaceObject": namespace or None}
         evaluations, failures = self._evaluations(policy, spec, call, data)
         failures += [failure for evaluation in evaluations for failure in evaluation.failures()]
         for failure in failures:

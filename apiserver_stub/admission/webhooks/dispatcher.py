@@ -12,7 +12,7 @@ from apiserver_stub.admission.listers import Lister
 
 if TYPE_CHECKING:
     from apiserver_stub.admission.webhooks.client import WebhookClient
-from apiserver_stub.admission.webhooks.conditions import condition_data, in_version
+from apiserver_stub.admission.webhooks.conditions import Views, condition_data, views_of
 from apiserver_stub.admission.webhooks.matching import is_exempt, matched_as, namespace_matches, object_matches
 from apiserver_stub.admission.webhooks.review import (
     VERSIONS,
@@ -85,12 +85,14 @@ class WebhookPlugin(AdmissionPlugin):
         :raises ApiError: a match condition cannot be evaluated and the failure policy is ``Fail``.
         """
         authorizer = Authorizer(call.request.user, self._decide)
+        candidates = list(self._candidates(call))
+        views = await views_of(call, (seen_as for hook, seen_as in candidates if hook.conditions))
         while True:
             result: list[tuple[Hook, Resource]] = []
             failure: ApiError | None = None
             with authorizer.during():
                 try:
-                    result = list(self._matching(call))
+                    result = [item for item in candidates if self._conditions_hold(*item, call, views)]
                 except ApiError as error:
                     failure = error
             if await authorizer.settle():
@@ -99,7 +101,7 @@ class WebhookPlugin(AdmissionPlugin):
                 raise failure
             return result
 
-    def _matching(self, call: AdmissionRequest) -> Iterator[tuple[Hook, Resource]]:
+    def _candidates(self, call: AdmissionRequest) -> Iterator[tuple[Hook, Resource]]:
         hooks = self.current()
         if not hooks:
             return
@@ -109,7 +111,7 @@ class WebhookPlugin(AdmissionPlugin):
             seen_as = matched_as(spec.get("rules") or (), spec.get("matchPolicy") or "", call, self._registry)
             if seen_as is None or not namespace_matches(hook.namespaces, call, namespace):
                 continue
-            if object_matches(hook.objects, call) and self._conditions_hold(hook, call, seen_as):
+            if object_matches(hook.objects, call):
                 yield hook, seen_as
 
     async def invoke(
@@ -123,7 +125,8 @@ class WebhookPlugin(AdmissionPlugin):
         if call.dry_run and spec.get("sideEffects") not in _SAFE:
             raise bad_request(f'admission webhook "{hook.name}" does not support dry run')
         version = next((item for item in spec.get("admissionReviewVersions") or () if item in VERSIONS), VERSIONS[0])
-        body = request_body(call, seen_as, version, in_version(call.new, seen_as), in_version(call.old, seen_as))
+        new, old = (await views_of(call, [seen_as]))[seen_as.api_version]
+        body = request_body(call, seen_as, version, new, old)
         try:
             review = await self._client.post(spec.get("clientConfig") or {}, body, spec.get("timeoutSeconds") or 10)
             response = read_response(review, body["apiVersion"], body["request"]["uid"], may_patch=may_patch)
@@ -149,10 +152,10 @@ class WebhookPlugin(AdmissionPlugin):
         _log.warning("Failed calling webhook, failing closed", extra=fields)
         raise internal(f'failed calling webhook "{hook.name}": {problem}')
 
-    def _conditions_hold(self, hook: Hook, call: AdmissionRequest, seen_as: Resource) -> bool:
+    def _conditions_hold(self, hook: Hook, seen_as: Resource, call: AdmissionRequest, views: Views) -> bool:
         if not hook.conditions:
             return True
-        data = condition_data(call, seen_as)
+        data = condition_data(call, seen_as, views)
         try:
             return all(expression.evaluate(data) is True for expression in hook.conditions)
         except CelError as error:

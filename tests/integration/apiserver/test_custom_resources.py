@@ -335,6 +335,29 @@ def test_webhooks_convert_between_versions(api: Api, namespace: str, tmp_path: P
         event = next(events)
     assert (first, event["type"], event["object"]["spec"]["width"]) == ([4, 5], "MODIFIED", 7)
 
+    seen = []
+
+    def check(review: Any) -> tuple[int, Any]:
+        seen.append(review["request"]["object"]["spec"]["size"])
+        patch = base64.b64encode(b'[{"op": "replace", "path": "/spec/size", "value": 9}]').decode()
+        response = {"uid": review["request"]["uid"], "allowed": True, "patchType": "JSONPatch", "patch": patch}
+        return 200, {**review, "request": None, "response": response}
+
+    provider.paths["/check"] = check
+    hook = {
+        "name": "check.example.com",
+        "clientConfig": {**client, "url": f"{provider.url}/check"},
+        "rules": [{"operations": ["UPDATE"], "apiGroups": [group], "apiVersions": ["v1"], "resources": ["widgets"]}],
+        "matchConditions": [{"name": "size", "expression": "object.spec.size == 8"}],
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+    }
+    hooks = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+    api.ok("POST", hooks, {"metadata": {"name": "converted"}, "webhooks": [hook]})
+    patched = api.ok("PATCH", f"{root}/one", {"spec": {"width": 8}}, content_type="application/merge-patch+json")
+    assert (seen, patched["spec"]["width"]) == ([8], 9)
+    api.ok("DELETE", f"{hooks}/converted")
+
     provider.paths["/convert"] = lambda _: (500, {})
     code, status = api.call("GET", f"{root}/one")
     assert (code, f"conversion webhook for {group}/v1, Kind=Widget failed: " in status["message"]) == (500, True)
