@@ -20,7 +20,7 @@ def main(entry: str, paths: list[str]) -> dict[str, Any]:
     # The agent has already imported these, so the time is not attributed to the plugin.
     from nodeagent import contracts, hookspecs  # noqa: F401
     from nodeagent.errors import PluginError
-    from nodeagent.pluginmanager import PluginManager
+    from nodeagent.pluginmanager import PluginManager, QuarantinePolicy
 
     started = time.perf_counter()
     try:
@@ -37,6 +37,7 @@ def main(entry: str, paths: list[str]) -> dict[str, Any]:
     result: dict[str, Any] = {"seconds": seconds}
     try:
         manager.register(plugin, name="plugin")
+        manager.contain(QuarantinePolicy(), ["plugin"])  # A failure is not to be skipped.
     except PluginError as error:
         return result | {"rejected": str(error)}
     return result | _schema_problem(manager)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from nodeagent.base.mounts.points import is_mount_point
 
+_MOUNTED = "a file system is mounted here"
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
@@ -49,10 +50,14 @@ def remove_content(root: int, directory: Path) -> None:
             try:
                 # A bind inside one file system has the same device number.
                 if is_mount_point(Path(), dir_fd=inside):
-                    raise OSError(errno.EBUSY, "a file system is mounted here", str(directory / name))
+                    raise OSError(errno.EBUSY, _MOUNTED, str(directory / name))
                 for entry in _names(inside):
                     if not _unlink(entry, inside):
-                        os.rename(entry, f"{prefix}{moved}", src_dir_fd=inside, dst_dir_fd=root)
+                        try:
+                            os.rename(entry, f"{prefix}{moved}", src_dir_fd=inside, dst_dir_fd=root)
+                        except OSError as error:
+                            text = _MOUNTED if error.errno == errno.EBUSY else error.strerror
+                            raise OSError(error.errno, text, str(directory / name / entry)) from error
                         moved += 1
             finally:
                 os.close(inside)
