@@ -84,8 +84,8 @@ class Runner:
             subprocess.run(["umount", str(self.agent.root)], stderr=subprocess.DEVNULL, check=False)
 
     def run(self, allocations: int, *, kill_every: float = 2.0) -> Report:
-        """Allocate devices the given number of times; kill a process every *kill_every* seconds on average."""
-        due = time.monotonic() + kill_every
+        """Allocate devices the given number of times; kill a process at the start and every *kill_every* seconds."""
+        due = time.monotonic()
         limit = time.monotonic() + 60 + 10 * allocations
         while self.report.allocations < allocations and time.monotonic() < limit:
             self._step()

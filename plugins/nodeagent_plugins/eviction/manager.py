@@ -48,6 +48,8 @@ CLEANUP_SECONDS = 30.0
 KILLED_SECONDS = 90.0
 """Maximum wait for killed pods: termination is slow under pressure, and evicting another pod would not help."""
 CLEANUP_POLL_SECONDS = 1.0
+_MEASUREMENTS = 3
+"""Maximum number of measurements before an eviction: after a start, pods are added during a measurement."""
 VOLUMES_SECONDS = 10.0
 """Maximum time for measuring all volumes before a pod is selected."""
 PLUGIN = "eviction"
@@ -305,11 +307,15 @@ class EvictionManager:
                 return []
             measure = remeasured
         _log.info("Eviction manager: must evict pod(s) to reclaim", extra={"resourceName": resource})
-        if about_disk(threshold.signal):
-            await self._measure_volumes()
-        measure = await self._with_usage(measure, threshold.signal)
-        if not measure.usage_known:
-            return []
+        for _ in range(_MEASUREMENTS):
+            active = self._active()
+            if about_disk(threshold.signal):
+                await self._measure_volumes()
+            measure = await self._with_usage(measure, threshold.signal)
+            if not measure.usage_known:
+                return []
+            if self._active() == active:
+                break
         ranked = await self._selector.ranked(threshold.signal, measure, hard=threshold.hard)
         names = [candidate.pod.full_name for candidate in ranked]
         _log.info("Eviction manager: pods ranked for eviction", extra={"pods": names})
@@ -319,6 +325,9 @@ class EvictionManager:
                 return [candidate.pod.uid]
         _log.info("Eviction manager: unable to evict any pods from the node", extra={"resourceName": resource})
         return []
+
+    def _active(self) -> frozenset[str]:
+        return frozenset(pod.uid for pod in self._context.pods.active())
 
     async def _measure_volumes(self) -> None:
         """Measure volumes now, because the periodic measurement could lead to the wrong pod."""

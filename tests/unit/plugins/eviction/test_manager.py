@@ -112,6 +112,27 @@ async def test_eviction_is_logged_with_the_messages_of_the_kubelet(
     assert vars(records[-1])["pod"] == "default/big"
 
 
+async def test_pod_added_during_the_measurement_is_measured_before_the_ranking(
+    make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = make_node(eviction_hard={"nodefs.available": "1Gi"})
+    node.has("small", logs=MI)
+    node.shows(nodefs=GI // 2)
+    measured: list[list[str]] = []
+
+    async def measure_volumes() -> None:
+        measured.append([pod.name for pod in node.pods.active()])
+        if len(measured) == 1:
+            node.has("big", logs=9 * MI)
+
+    monkeypatch.setattr(node.stats, "measure_volumes", measure_volumes)
+
+    await node.manager.synchronize()
+
+    assert measured[:2] == [["small"], ["small", "big"]]
+    assert node.evicted() == ["big"]
+
+
 # --- memory ---------------------------------------------------------------------------------------------------
 
 
