@@ -93,7 +93,7 @@ def nodeagent_settings_schema() -> dict[str, Any]:
     """Return the schema of the plugin's settings under ``plugins: {NAME: {…}}`` of ``--plugin-config``.
 
     Called: once, before the file is validated; all errors are reported together, each with its field path.
-    On error: the agent logs the plugin's name and exits with code 2.
+    On error: the plugin is skipped and listed as failed; if it is required or bundled, the agent exits with code 2.
 
     :returns: a JSON schema of type ``object``; a plugin without this hook accepts no settings.
     """
@@ -106,7 +106,7 @@ def nodeagent_configure(config: NodeAgentConfiguration, context: ConfigContext, 
 
     Called: once, before any component exists. A plugin that needs components registers its objects in
     ``nodeagent_components_created``.
-    On error: the agent logs the plugin's name and exits with code 2.
+    On error: the plugin is skipped and listed as failed; if it is required or bundled, the agent exits with code 2.
 
     :param config: the validated configuration; read-only.
     :param context: configuration, settings and clock, but no component.
@@ -188,7 +188,7 @@ def nodeagent_provide_volume_kinds(context: CgroupsContext) -> Sequence[VolumeKi
     """Provide volume plugins (kinds of volumes).
 
     Called: once, before the volume manager is created.
-    On error: the agent logs the plugin's name and exits with code 2.
+    On error: the plugin is skipped and listed as failed; if it is required or bundled, the agent exits with code 2.
 
     :param context: the stage with the cgroup manager.
     :returns: the kinds; if several support a volume, the plugin registered last takes precedence.
@@ -201,7 +201,7 @@ def nodeagent_provide_persistent_volume_kinds(context: CgroupsContext) -> Sequen
     """Provide kinds of volumes whose source may be a PersistentVolume.
 
     Called: once, before the volume manager is created.
-    On error: the agent logs the plugin's name and exits with code 2.
+    On error: the plugin is skipped and listed as failed; if it is required or bundled, the agent exits with code 2.
 
     :param context: the stage with the cgroup manager.
     :returns: the kinds; if several support a volume, the plugin registered last takes precedence.
@@ -246,7 +246,7 @@ def nodeagent_provide_credential_providers(context: ApiContext) -> Sequence[Cred
     """Provide credential providers for image registries.
 
     Called: once, before the image puller is created.
-    On error: the agent logs the plugin's name and exits with code 2.
+    On error: the plugin is skipped and listed as failed; if it is required or bundled, the agent exits with code 2.
 
     :param context: the stage with the API client, which is ``None`` in standalone mode and for commands.
     :returns: the providers, called in the order of plugin names.
@@ -259,7 +259,7 @@ def nodeagent_provide_device_providers(context: VolumesContext) -> Sequence[Devi
     """Provide devices that containers can request as extended resources.
 
     Called: once, before the device manager is created. The devices of gRPC device plugins are added when they register.
-    On error: the agent logs the plugin's name and exits with code 2.
+    On error: the plugin is skipped and listed as failed; if it is required or bundled, the agent exits with code 2.
 
     :param context: the stage with the volume manager.
     :returns: the providers; if several have one resource, the plugin registered last takes precedence.
@@ -287,7 +287,7 @@ def nodeagent_provide_claim_drivers(context: DevicesContext) -> Sequence[ClaimDr
     """Provide drivers that prepare the devices of resource claims.
 
     Called: once, before the claim manager is created. gRPC drivers are added when they register.
-    On error: the agent logs the plugin's name and exits with code 2.
+    On error: the plugin is skipped and listed as failed; if it is required or bundled, the agent exits with code 2.
 
     :param context: the stage with the device manager.
     :returns: the drivers; if several have one name, the plugin registered last takes precedence.
@@ -379,7 +379,7 @@ def nodeagent_components_created(context: AgentContext, plugins: PluginHost) -> 
     """Initialize the parts of a plugin that need components, and register further plugin objects.
 
     Called: once, after the pod syncer and before the pod sources; no event loop task of the agent runs yet.
-    On error: the agent logs the plugin's name and exits with code 2.
+    On error: the plugin is skipped and listed as failed; if it is required or bundled, the agent exits with code 2.
 
     :param context: the stage with all components.
     :param plugins: the plugin manager; ``plugins.register(object, name="plugin.component")`` adds further hooks.
@@ -391,7 +391,7 @@ def nodeagent_provide_pod_sources(context: AgentContext) -> Sequence[PodSource]:
     """Provide pod sources.
 
     Called: once, after all components.
-    On error: the agent logs the plugin's name and exits with code 2.
+    On error: the plugin is skipped and listed as failed; if it is required or bundled, the agent exits with code 2.
     spec: config.staticPodPath, config.staticPodURL
 
     :param context: the stage with all components.
@@ -405,7 +405,7 @@ def nodeagent_provide_background_loops(context: AgentContext, plugins: PluginHos
     """Provide background loops: eviction, image and container garbage collection, log rotation.
 
     Called: once, after the pod sources.
-    On error: the agent logs the plugin's name and exits with code 2.
+    On error: the plugin is skipped and listed as failed; if it is required or bundled, the agent exits with code 2.
 
     :param context: the stage with all components.
     :param plugins: the plugin manager, to call hooks.
@@ -419,7 +419,7 @@ def nodeagent_provide_plugin_handlers(context: AgentContext) -> Sequence[PluginH
     """Provide handlers of node plugins that register with a socket: CSI drivers, device plugins and DRA drivers.
 
     Called: once, with the background loops, by the plugin that watches the directory of the sockets.
-    On error: the agent logs the plugin's name and exits with code 2.
+    On error: the plugin is skipped and listed as failed; if it is required or bundled, the agent exits with code 2.
 
     :param context: the stage with all components.
     :returns: the handlers; if several have one type, the plugin registered last takes precedence.
@@ -432,7 +432,7 @@ def nodeagent_provide_hint_providers(context: AgentContext) -> Sequence[HintProv
     """Provide topology hints for resources whose NUMA node matters.
 
     Called: once, after all components, by the plugin that aligns resources.
-    On error: the agent logs the plugin's name and exits with code 2.
+    On error: the plugin is skipped and listed as failed; if it is required or bundled, the agent exits with code 2.
     spec: config.topologyManagerPolicy
 
     :param context: the stage with all components.
@@ -446,7 +446,7 @@ def nodeagent_provide_resource_reporters(context: AgentContext) -> Sequence[Reso
     """Provide reporters of resources that are assigned to containers: devices, CPUs, memory, claims.
 
     Called: once, with the background loops, by the plugin that serves the pod-resources API.
-    On error: the agent logs the plugin's name and exits with code 2.
+    On error: the plugin is skipped and listed as failed; if it is required or bundled, the agent exits with code 2.
 
     :param context: the stage with all components.
     :returns: the reporters; their results are combined.
@@ -460,7 +460,7 @@ def nodeagent_provide_authenticators(context: ServerContext) -> Sequence[Authent
 
     Called: once, after the background loops, if the secure port is served. ``tryfirst`` and ``trylast`` order an
     authenticator before or after those of other plugins.
-    On error: the agent logs the plugin's name and exits with code 2; after
+    On error: the plugin is skipped and listed as failed; if it is required or bundled, the agent exits with code 2.
     ``ServerConfigError`` it runs without the secure port.
     spec: config.authentication
 
@@ -491,7 +491,7 @@ def nodeagent_provide_routes(context: ServerContext) -> Sequence[Route]:
     """Provide routes of the agent's HTTPS server.
 
     Called: once, after the authorizer, if the secure or the read-only port is served.
-    On error: the agent logs the plugin's name and exits with code 2.
+    On error: the plugin is skipped and listed as failed; if it is required or bundled, the agent exits with code 2.
 
     :param context: the stage with all components and the local queries.
     :returns: the routes; may be empty.
@@ -504,7 +504,7 @@ def nodeagent_provide_local_queries(context: AgentContext) -> Sequence[LocalQuer
     """Provide queries that commands on this host can send to the agent over its local socket.
 
     Called: once, after the background loops.
-    On error: the agent logs the plugin's name and exits with code 2.
+    On error: the plugin is skipped and listed as failed; if it is required or bundled, the agent exits with code 2.
 
     :param context: the stage with all components.
     :returns: the queries; may be empty.

@@ -49,8 +49,11 @@ def load_plugin_config(file: str, plugins: PluginManager) -> PluginConfig:
     ]
     schemas = {a.plugin: a.value for a in plugins.provide_all("nodeagent_settings_schema")}
     installed = {info.name for info in plugins.plugins()}
+    failed = {info.name for info in plugins.plugins() if info.failed}
     settings: dict[str, dict[str, Any]] = {}
     for name, specified in document.get("plugins", {}).items():
+        if name in failed:
+            continue  # Its schema is unknown.
         if name not in schemas:
             rule = "accepts no settings" if name in installed else "plugin is not installed"
             problems.append(Problem(file, f"plugins.{name}", None, rule))

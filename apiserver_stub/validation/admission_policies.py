@@ -17,6 +17,7 @@ from apiserver_stub.apimachinery.status import (
 )
 from apiserver_stub.cel import BOOL, NULL, STRING, CelError
 from apiserver_stub.cel.admission import Checker
+from apiserver_stub.cel.identifiers import RESERVED
 from apiserver_stub.validation.admission_rules import FAILURE_POLICIES, validate_choice, validate_match_resources
 from apiserver_stub.validation.conditions import validate_conditions
 from apiserver_stub.validation.expressions import expression_error, validate_expression, validate_match_conditions
@@ -38,31 +39,6 @@ _REPEATED_FAILURES = (
 )
 _LINE_BREAK = re.compile("[\n\r]")
 _IDENTIFIER = re.compile("[_a-zA-Z][_a-zA-Z0-9]*")
-_RESERVED = frozenset(
-    (
-        "true",
-        "false",
-        "null",
-        "in",
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    )
-)
 
 
 def validate_policy(new: Object, old: Object | None = None) -> list[Cause]:
@@ -150,7 +126,7 @@ def _validate_param_kind(kind: Object, field: str) -> list[Cause]:
 
 def _validate_variable(checker: Checker, variable: Object, field: str) -> Iterable[Cause]:
     name, text = variable.get("name") or "", variable.get("expression") or ""
-    is_identifier = bool(_IDENTIFIER.fullmatch(name)) and name not in _RESERVED
+    is_identifier = bool(_IDENTIFIER.fullmatch(name)) and name not in RESERVED
     if not name.strip():
         yield required(f"{field}.name", "name is not specified")
     elif not is_identifier:

@@ -49,7 +49,7 @@ def show(arguments: argparse.Namespace) -> int:
     """Run every check, print the findings and return the exit code.
 
     :raises ConfigError: the configuration is invalid; contains all problems.
-    :raises PluginError: a plugin cannot be loaded, or failed to provide its checks.
+    :raises PluginError: a bundled plugin cannot be loaded, or failed to provide its checks.
     """
     logging.getLogger("nodeagent_plugins").addHandler(logging.NullHandler())  # The findings contain the failures.
     logging.getLogger("nodeagent").addHandler(logging.NullHandler())
@@ -133,6 +133,11 @@ async def _run_checks(loaded: Loaded) -> list[_Result]:
                 failed.append(("kubeconfig", [problem(str(error), "correct the file specified by --kubeconfig")]))
         runtime = provide_runtime(connected, plugins)
         provided = plugins.provide_all("nodeagent_provide_node_checks", context=runtime)
+        failed += [
+            (info.name, [problem(info.state, f"correct the plugin, or disable it with --disable-plugin {info.name}")])
+            for info in plugins.plugins()
+            if info.failed
+        ]
         checks: list[NodeCheck] = [check for result in provided for check in result.value]
         checks.append(NodeCheck("plugins", partial(check_plugins, Path(loaded.settings.root_dir))))
         return failed + list(await asyncio.gather(*map(run, checks)))

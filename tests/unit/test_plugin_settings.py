@@ -88,3 +88,15 @@ def test_wrong_types_are_reported(tmp_path, plugins, text):
 
     assert path == text.partition(":")[0]
     assert rule.startswith("must be a")
+
+
+def test_settings_of_a_plugin_that_failed_to_load_are_ignored(tmp_path, plugins):
+    class Broken:
+        @hookimpl
+        def nodeagent_configure(self):
+            raise OSError("boom")
+
+    plugins.register(Broken(), name="broken")
+    plugins.provide_all("nodeagent_configure", config=None, context=None, plugins=plugins)
+
+    assert load(tmp_path, plugins, "plugins: {broken: {limit: 1}}").settings == {}

@@ -4,36 +4,12 @@ from __future__ import annotations
 
 import re
 
+from apiserver_stub.cel.identifiers import RESERVED
 from apiserver_stub.schema.structural.tree import Node
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_./-]*\Z")
 _ESCAPED = re.compile(r"__|[./-]")
 _ESCAPES = {"__": "__underscores__", ".": "__dot__", "/": "__slash__", "-": "__dash__"}
-_RESERVED = frozenset(
-    (
-        "true",
-        "false",
-        "null",
-        "in",
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    )
-)
 _FORMATS = {"byte": "bytes", "duration": "duration", "date": "timestamp", "date-time": "timestamp"}
 _SCALARS = {"boolean": "bool", "integer": "int", "number": "double"}
 _TEXT = Node({"type": "string"}, "string")
@@ -43,7 +19,7 @@ _RESOURCE_FIELDS = {"kind": _TEXT, "apiVersion": _TEXT, "metadata": _METADATA}
 
 def escaped(name: str) -> str | None:
     """Return the name of a field in expressions, ``None`` if expressions cannot refer to it."""
-    if name in _RESERVED:
+    if name in RESERVED:
         return f"__{name}__"
     return _ESCAPED.sub(lambda match: _ESCAPES[match[0]], name) if _NAME.match(name) else None
 

@@ -146,3 +146,14 @@ async def test_failing_plugin_of_the_running_agent_is_a_problem(
 
 async def test_plugins_are_unknown_without_a_running_agent(tmp_path: Path) -> None:
     assert await doctor.run(NodeCheck("plugins", lambda: doctor.check_plugins(tmp_path))) == ("plugins", None)
+
+
+def test_plugin_that_fails_to_provide_its_checks_is_a_problem(doctor_with, capsys, monkeypatch):
+    @hookimpl
+    def raises(self):
+        raise OSError("boom")
+
+    monkeypatch.setattr(Checks, "nodeagent_provide_node_checks", raises)
+
+    assert doctor_with() == 1
+    assert "PROBLEM  checks: failed: plugin checks" in capsys.readouterr().out
