@@ -195,6 +195,7 @@ class Agent:
             {"syncloop": lambda: self._pleg.health.problem},
             partial(provide_access, self.context, plugins),
             partial(provide_routes, self.context, plugins),
+            partial(plugins.is_implemented, "nodeagent_provide_routes", third_party=True),
         )
         self._local = LocalServer(context.root_dir, queries)
         self._housekeeping = Housekeeping(self._pods, self._cache, lambda: context.syncer, clock, self._allocations)

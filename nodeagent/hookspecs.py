@@ -490,7 +490,8 @@ def nodeagent_provide_authorizer(context: ServerContext) -> Authorizer | None:
 def nodeagent_provide_routes(context: ServerContext) -> Sequence[Route]:
     """Provide routes of the agent's HTTPS server.
 
-    Called: once, after the authorizer, if the secure or the read-only port is served.
+    Called: once, after the authorizer if a third-party plugin provides routes, else at the first connection to the
+        secure or the read-only port.
     On error: the plugin is skipped and listed as failed; if it is required or bundled, the agent exits with code 2.
 
     :param context: the stage with all components and the local queries.

@@ -329,13 +329,17 @@ class PluginManager:
                 value = changed
         return value
 
-    def is_implemented(self, hook: str, *, without: str = "") -> bool:
+    def is_implemented(self, hook: str, *, without: str = "", third_party: bool = False) -> bool:
         """Return whether any plugin implements *hook*, so that a caller can skip preparing the arguments.
 
         :param without: count only third-party plugins that do not accept the argument of this name.
+        :param third_party: count only third-party plugins.
         """
-        implementations = self._implementations(hook)
-        return any(not without or self._does_without(each, without) for each in implementations)
+        return any(
+            (not without or self._does_without(each, without))
+            and not (third_party and self.is_bundled(each.plugin_name))
+            for each in self._implementations(hook)
+        )
 
     def _does_without(self, implementation: pluggy.HookImpl, argument: str) -> bool:
         return argument not in implementation.argnames and not self.is_bundled(implementation.plugin_name)

@@ -15,7 +15,7 @@ from nodeagent.base.logging import v_level
 from nodeagent.contracts.server import SENT_BYTES, Exposure, Handler, Route, SentBytes
 from nodeagent.errors import NodeAgentError
 from nodeagent.server.access import Access, Denied
-from nodeagent.server.listener import Connection
+from nodeagent.server.connection import Connection
 from nodeagent.server.request_metrics import RequestMetrics
 
 _log = logging.getLogger(__name__)

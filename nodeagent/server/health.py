@@ -6,18 +6,23 @@ spec: config.healthzPort, config.healthzBindAddress
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import socket
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlsplit
 
-from nodeagent.base.aio import Clock
-
-if TYPE_CHECKING:
-    from aiohttp import web
+from nodeagent.base.aio import Clock, TaskOwner
+from nodeagent.server.http1 import BadRequest, ServerSide
+from nodeagent.server.listener import bind
 
 _log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 5.0
+REQUEST_SECONDS = 10.0
+"""Time for a request to arrive, also the first one, after which the connection is closed."""
+MAX_CONNECTIONS = 64
+"""Maximum number of concurrent connections; further ones are closed."""
 
 Check = Callable[[], str]
 """Returns an error message, or an empty text."""
@@ -36,44 +41,62 @@ class HealthServer:
 
     async def run(self) -> None:
         """Serve until cancelled; binding the port is retried every 5 seconds."""
-        from aiohttp import web
+        listening = await self._bind()
+        async with TaskOwner("healthz") as tasks:
 
-        from nodeagent.server.listener import bind
+            def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                if len(tasks) >= MAX_CONNECTIONS:
+                    writer.close()
+                else:
+                    tasks.start(self._serve(reader, writer), "connection")
 
-        app = web.Application(client_max_size=1024)
-        app.router.add_get("/healthz", self._healthz)
-        app.router.add_get("/healthz/ping", _ping)
-        runner = web.AppRunner(app, access_log=None, keepalive_timeout=10, handler_cancellation=True)
-        await runner.setup()
+            server = await asyncio.start_server(connected, sock=listening)
+            self.port = int(listening.getsockname()[1])
+            try:
+                await asyncio.Event().wait()
+            finally:
+                server.close()
+
+    async def _bind(self) -> socket.socket:
         failing = False
-        try:
+        while True:
+            try:
+                return bind(self._address, self._port)
+            except OSError as error:
+                if not failing:
+                    failing = True
+                    _log.error("Failed to start healthz server", extra={"port": self._port, "err": str(error)})
+                await self._clock.sleep(RETRY_SECONDS)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve the requests of one connection."""
+        connection = ServerSide(reader, writer)
+        with contextlib.closing(writer), contextlib.suppress(OSError, TimeoutError):
             while True:
                 try:
-                    await web.SockSite(runner, bind(self._address, self._port)).start()
-                    break
-                except OSError as error:
-                    if not failing:
-                        failing = True
-                        _log.error("Failed to start healthz server", extra={"port": self._port, "err": str(error)})
-                    await self._clock.sleep(RETRY_SECONDS)
-            self.port = runner.addresses[0][1]
-            await asyncio.Event().wait()
-        finally:
-            await runner.cleanup()
+                    async with asyncio.timeout(REQUEST_SECONDS):
+                        request = await connection.request()
+                except BadRequest as error:
+                    await connection.respond(400, f"{error}\n")
+                    return
+                if request is None:
+                    return
+                status, text = self._response(*request)
+                async with asyncio.timeout(REQUEST_SECONDS):
+                    await connection.respond(status, text)
 
-    async def _healthz(self, request: web.Request) -> web.Response:
-        from aiohttp import web
-
+    def _response(self, method: str, target: str) -> tuple[int, str]:
+        url = urlsplit(target)
+        if url.path not in ("/healthz", "/healthz/ping"):
+            return 404, "404 page not found\n"
+        if method not in ("GET", "HEAD"):
+            return 405, "405: Method Not Allowed\n"
+        if url.path == "/healthz/ping":
+            return 200, "ok"
         results = {name: check() for name, check in self._checks.items()}
         failed = [name for name, problem in results.items() if problem]
-        if not failed and "verbose" not in request.query:
-            return web.Response(text="ok")
+        if not failed and "verbose" not in parse_qs(url.query, keep_blank_values=True):
+            return 200, "ok"
         lines = [f"[-]{name} failed: {problem}" if problem else f"[+]{name} ok" for name, problem in results.items()]
         lines.append("healthz check failed" if failed else "healthz check passed")
-        return web.Response(status=500 if failed else 200, text="\n".join(lines) + "\n")
-
-
-async def _ping(request: web.Request) -> web.Response:
-    from aiohttp import web
-
-    return web.Response(text="ok")
+        return 500 if failed else 200, "\n".join(lines) + "\n"

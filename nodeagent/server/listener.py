@@ -1,6 +1,7 @@
 """Connection listener with limits: total connections, connections per address, time until the first request.
 
-A slow client occupies only one connection slot; for limits per request see :mod:`nodeagent.server.app`.
+A slow client occupies only one connection slot; for limits per request see :mod:`nodeagent.server.app`. Independent of
+the HTTP library, which is imported at the first connection.
 """
 
 from __future__ import annotations
@@ -12,8 +13,6 @@ import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
-from aiohttp import web
-
 from nodeagent.base.aio import TaskOwner
 from nodeagent.base.logging import v_level
 from nodeagent.base.tls import TlsError
@@ -23,53 +22,11 @@ _log = logging.getLogger(__name__)
 MAX_CONNECTIONS = 512
 MAX_CONNECTIONS_PER_ADDRESS = 256
 FIRST_REQUEST_SECONDS = 10.0
-IDLE_SECONDS = 90.0
 BACKLOG = 128
 _PAUSE_SECONDS = 0.5
 
-MAX_LINE_BYTES = 128 * 1024
-"""Limit of the request line, which may contain a command."""
-MAX_HEADER_BYTES = 16 * 1024
-MAX_HEADERS = 64
-
 MakeContext = Callable[[], Awaitable[ssl.SSLContext]]
-
-
-class Connection(web.RequestHandler):
-    """One connection; closed if its first request does not arrive in time."""
-
-    __slots__ = ("_first_request", "_on_close")
-
-    def __init__(self, server: web.Server, on_close: Callable[[], None]) -> None:
-        loop = asyncio.get_running_loop()
-        super().__init__(
-            server,
-            loop=loop,
-            keepalive_timeout=IDLE_SECONDS,
-            access_log=None,  # type: ignore[arg-type]
-            lingering_time=2.0,
-            max_line_size=MAX_LINE_BYTES,
-            max_field_size=MAX_HEADER_BYTES,
-            max_headers=MAX_HEADERS,
-        )
-        self._on_close = on_close
-        self._first_request: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self._first_request = asyncio.get_running_loop().call_later(FIRST_REQUEST_SECONDS, self.force_close)
-
-    def request_received(self) -> None:
-        """Stop the timer of the first request, whose headers have been received."""
-        if self._first_request is not None:
-            self._first_request.cancel()
-            self._first_request = None
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        self.request_received()
-        super().connection_lost(exc)
-        on_close, self._on_close = self._on_close, _nothing
-        on_close()
+MakeProtocol = Callable[[Callable[[], None]], Awaitable[asyncio.Protocol]]
 
 
 class Listener:
@@ -79,9 +36,7 @@ class Listener:
     :param tls: returns the TLS context of a connection; ``None`` is plain HTTP.
     """
 
-    def __init__(
-        self, address: str, port: int, make: Callable[[Callable[[], None]], Connection], tls: MakeContext | None = None
-    ) -> None:
+    def __init__(self, address: str, port: int, make: MakeProtocol, tls: MakeContext | None = None) -> None:
         self._address, self._port, self._make, self._tls = address, port, make, tls
         self._socket: socket.socket | None = None
         self._by_address: Counter[str] = Counter()
@@ -134,7 +89,7 @@ class Listener:
         connected = False
         try:
             context = await self._tls() if self._tls is not None else None
-            protocol = self._make(lambda: self._release(address))
+            protocol = await self._make(lambda: self._release(address))
             limit = FIRST_REQUEST_SECONDS if context is not None else None
             await loop.connect_accepted_socket(lambda: protocol, accepted, ssl=context, ssl_handshake_timeout=limit)
             connected = True
@@ -162,7 +117,3 @@ def bind(address: str, port: int) -> socket.socket:
         bound = socket.create_server((address, port), family=family, backlog=BACKLOG)
     bound.setblocking(False)
     return bound
-
-
-def _nothing() -> None:
-    pass

@@ -6,8 +6,10 @@ spec: config.enableServer, config.address, config.port, config.readOnlyPort
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,12 +17,12 @@ from nodeagent.base.tls import TlsError
 from nodeagent.contracts.certificates import current_pair, server_store_name, serving_is_requested
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.server import Authenticator, Authorizer, Route, ServerConfigError
+from nodeagent.server.listener import Listener, MakeProtocol
 from nodeagent.server.serving_certificate import ServingPair, self_signed_pair
 from nodeagent.server.tls_files import TlsFiles
 
 if TYPE_CHECKING:
     from nodeagent.server.access import Access
-    from nodeagent.server.listener import Listener
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +35,9 @@ class AgentServer:
 
     :param checks: the checks of ``/healthz`` by name; each returns an error message or an empty text.
     :param access: returns authenticators and authorizer of the plugins; may raise :class:`ServerConfigError`.
-    :param routes: returns the routes of the plugins.
+    :param routes: returns the routes of the plugins; called at the first connection.
+    :param has_external_routes: whether a third-party plugin provides routes; they are created at the start, so that its
+        errors are found there.
     """
 
     def __init__(
@@ -42,9 +46,12 @@ class AgentServer:
         checks: Mapping[str, Callable[[], str]],
         access: Callable[[], tuple[Sequence[Authenticator], Authorizer]],
         routes: Callable[[], Sequence[Route]],
+        has_external_routes: Callable[[], bool],
     ) -> None:
         self._context, self._checks = context, checks
         self._provide_access, self._provide_routes = access, routes
+        self._has_external_routes = has_external_routes
+        self._routes: Sequence[Route] | None = None
         self.port = 0
         """The bound secure port, once the server listens."""
         self.read_only_port = 0
@@ -61,8 +68,6 @@ class AgentServer:
         Without working authentication and authorization, the secure port is not served; the error is logged.
         """
         from nodeagent.server.access import Access
-        from nodeagent.server.healthz import health_routes
-        from nodeagent.server.metrics import metrics_routes
 
         config = self._context.config
         guard: Access | None = None
@@ -74,50 +79,77 @@ class AgentServer:
                 guard = Access(self._context.node_name, *access, tls.is_trusted, fine_grained=fine_grained)
             except ServerConfigError as error:
                 _log.error("Failed to serve secure port", extra={"err": str(error)})
-        routes = [*health_routes(self._checks), *metrics_routes(self._context), *self._provide_routes()]
+        requested = asyncio.Event()
+        if self._has_external_routes():
+            self._all_routes()
+            requested.set()
         async with asyncio.TaskGroup() as group:
             if guard is not None:
-                group.create_task(self._serve(routes, guard, tls), name="secure port")
+                group.create_task(self._serve(requested, guard, tls), name="secure port")
             if config.read_only_port:
-                group.create_task(self._serve(routes, None, None), name="read-only port")
+                group.create_task(self._serve(requested, None, None), name="read-only port")
             await asyncio.Event().wait()
 
-    async def _serve(self, routes: Sequence[Route], access: Access | None, tls: TlsFiles | None) -> None:
-        from aiohttp import web
+    async def _serve(self, requested: asyncio.Event, access: Access | None, tls: TlsFiles | None) -> None:
+        """Listen, and create the application at the first connection.
 
-        from nodeagent.server.app import build_app
-        from nodeagent.server.listener import Connection, Listener
+        aiohttp and the handlers need several MiB, and on many nodes no client connects.
+        """
+        created: asyncio.Future[Callable[[Callable[[], None]], asyncio.Protocol]]
+        created = asyncio.get_running_loop().create_future()
 
-        config = self._context.config
-        app = build_app(routes, access=access, debugging=config.enable_debugging_handlers)
-        runner = web.AppRunner(
-            app,
-            access_log=None,
-            handle_signals=False,
-            handler_cancellation=True,
-            shutdown_timeout=SHUTDOWN_SECONDS,
-        )
-        await runner.setup()
-        server = runner.server
-        assert server is not None
-        port = config.port if access is not None else config.read_only_port
-        try:
-            listener = Listener(
-                config.address,
-                port,
-                lambda on_close: Connection(server, on_close),
-                tls.context if tls is not None else None,
+        async def connect(on_close: Callable[[], None]) -> asyncio.Protocol:
+            requested.set()
+            return (await asyncio.shield(created))(on_close)
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._listen(connect, access is None, tls))
+            await requested.wait()
+            # In a thread, because the event loop would be blocked for 0.3 s.
+            await asyncio.to_thread(importlib.import_module, "nodeagent.server.app")
+            from aiohttp import web
+
+            from nodeagent.server.app import build_app
+            from nodeagent.server.connection import Connection
+
+            app = build_app(self._all_routes(), access=access, debugging=self._context.config.enable_debugging_handlers)
+            runner = web.AppRunner(
+                app,
+                access_log=None,
+                handle_signals=False,
+                handler_cancellation=True,
+                shutdown_timeout=SHUTDOWN_SECONDS,
             )
-            opened = await self._open(listener, tls)
-            if access is not None:
-                self.port = opened
-            else:
-                self.read_only_port = opened
-            fields = {"address": config.address, "port": opened}
-            _log.info("Starting to listen" if access is not None else "Starting to listen read-only", extra=fields)
-            await listener.run()
-        finally:
-            await runner.cleanup()
+            await runner.setup()
+            server = runner.server
+            assert server is not None
+            try:
+                created.set_result(partial(Connection, server))
+                await asyncio.Event().wait()
+            finally:
+                await runner.cleanup()
+
+    def _all_routes(self) -> Sequence[Route]:
+        """Return the routes for both ports."""
+        if self._routes is None:
+            from nodeagent.server.healthz import health_routes
+            from nodeagent.server.metrics import metrics_routes
+
+            self._routes = [*health_routes(self._checks), *metrics_routes(self._context), *self._provide_routes()]
+        return self._routes
+
+    async def _listen(self, connect: MakeProtocol, read_only: bool, tls: TlsFiles | None) -> None:
+        config = self._context.config
+        port = config.read_only_port if read_only else config.port
+        listener = Listener(config.address, port, connect, tls.context if tls is not None else None)
+        opened = await self._open(listener, tls)
+        if read_only:
+            self.read_only_port = opened
+        else:
+            self.port = opened
+        fields = {"address": config.address, "port": opened}
+        _log.info("Starting to listen read-only" if read_only else "Starting to listen", extra=fields)
+        await listener.run()
 
     async def _open(self, listener: Listener, tls: TlsFiles | None) -> int:
         failing = False

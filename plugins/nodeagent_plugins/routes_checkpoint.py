@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-
-from aiohttp import web
+from typing import TYPE_CHECKING
 
 from nodeagent import hookimpl
 from nodeagent.contracts.context import AgentContext, ServerContext
@@ -17,6 +16,9 @@ from nodeagent.contracts.pods import find_pod
 from nodeagent.contracts.runtime import CheckpointingRuntime, ContainerState
 from nodeagent.contracts.server import Exposure, Route
 from nodeagent.errors import RuntimeFailure
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 MAX_SECONDS = 3600
 _NO_SUPPORT = "the container runtime does not support checkpoints, which require CheckpointContainer and CRIU\n"
@@ -37,6 +39,8 @@ def nodeagent_provide_routes(context: ServerContext) -> Sequence[Route]:
 
 async def checkpoint(context: AgentContext, request: web.Request) -> web.Response:
     """Respond with the path of the checkpoint; a timeout of 0 selects the runtime's default."""
+    from aiohttp import web
+
     info = request.match_info
     pod = find_pod(context.pods, info["namespace"], info["pod"])
     if pod is None:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
-from aiohttp import web
 
 from nodeagent import hookimpl
 from nodeagent.base import identity
 from nodeagent.contracts.context import ServerContext
 from nodeagent.contracts.server import Exposure, Route
 
+if TYPE_CHECKING:
+    from aiohttp import web
+
 
 @hookimpl
 def nodeagent_provide_routes(context: ServerContext) -> Sequence[Route]:
+    from aiohttp import web
+
     async def configz(request: web.Request) -> web.Response:
         name = f"{identity.current().component}config"
         shown = {**context.effective.masked(), "cgroupDriver": context.cgroups.driver}

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from aiohttp import web
 
 from nodeagent import hookimpl
 from nodeagent.contracts.context import AgentContext, ServerContext
 from nodeagent.contracts.runtime import ContainerInfo, ContainerState, SandboxInfo
 from nodeagent.contracts.server import Exposure, Route
 from nodeagent.model.pod import Pod
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 _FINE_GRAINED = ("pods", "proxy")
 
@@ -61,5 +63,7 @@ def _entry(found: dict[str, dict[str, Any]], sandbox: SandboxInfo) -> dict[str, 
 
 
 def _list(items: Sequence[Any]) -> web.Response:
+    from aiohttp import web
+
     body = msgspec.json.encode({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
     return web.Response(body=body, content_type="application/json")

@@ -8,20 +8,44 @@ before 1.32, which do not have them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from aiohttp import web
+from typing import TYPE_CHECKING
 
 from nodeagent import hookimpl
-from nodeagent.contracts.context import ServerContext
+from nodeagent.contracts.context import ConfigContext, ServerContext
 from nodeagent.contracts.server import Exposure, Route
-from nodeagent_plugins.routes_pages.negotiation import ObjectVersion, negotiate
-from nodeagent_plugins.routes_pages.pages import AgentRun, flags_object, flags_page, status_object, status_page
-from nodeagent_plugins.routes_pages.responses import not_acceptable, object_response
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from aiohttp import web
+
+    from nodeagent.contracts.hooks import PluginHost
 
 
 @hookimpl
-def nodeagent_provide_routes(context: ServerContext) -> Sequence[Route]:
-    started_at = context.clock.wall()
+def nodeagent_configure(context: ConfigContext, plugins: PluginHost) -> None:
+    plugins.register(Pages(context.clock.wall()), name="routes_pages.pages")
+
+
+class Pages:
+    """Routes of the pages; they are created at the first connection, and show when the agent started."""
+
+    def __init__(self, started_at: datetime) -> None:
+        self._started_at = started_at
+
+    @hookimpl
+    def nodeagent_provide_routes(self, context: ServerContext) -> Sequence[Route]:
+        return page_routes(context, self._started_at)
+
+
+def page_routes(context: ServerContext, started_at: datetime) -> Sequence[Route]:
+    """Return the routes whose feature gates are enabled."""
+    from aiohttp import web
+
+    from nodeagent_plugins.routes_pages.negotiation import ObjectVersion, negotiate
+    from nodeagent_plugins.routes_pages.pages import AgentRun, flags_object, flags_page, status_object, status_page
+    from nodeagent_plugins.routes_pages.responses import not_acceptable, object_response
+
     versions = tuple(version for version in ObjectVersion if version.since <= context.release.release)
 
     async def flagz(request: web.Request) -> web.Response:

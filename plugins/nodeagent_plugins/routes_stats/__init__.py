@@ -6,21 +6,27 @@ spec: config.showHiddenMetricsForVersion
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
-from aiohttp import web
 
 from nodeagent import hookimpl
 from nodeagent.base.metrics import Family, expose, instruments
 from nodeagent.contracts.context import AgentContext, ServerContext
 from nodeagent.contracts.server import Exposure, Handler, Route
 from nodeagent.errors import NodeAgentError
-from nodeagent_plugins.routes_stats.resource import resource_families
-from nodeagent_plugins.routes_stats.summary import cpu_and_memory, summary
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 
 @hookimpl
 def nodeagent_provide_routes(context: ServerContext) -> Sequence[Route]:
+    from aiohttp import web
+
+    from nodeagent_plugins.routes_stats.resource import resource_families
+    from nodeagent_plugins.routes_stats.summary import cpu_and_memory, summary
+
     async def stats(request: web.Request) -> web.Response:
         requested = [*request.query.getall("only_cpu_and_memory", ())]
         if request.method == "POST" and request.content_type == "application/x-www-form-urlencoded":
@@ -53,6 +59,8 @@ def nodeagent_provide_routes(context: ServerContext) -> Sequence[Route]:
 
 
 def _page(context: AgentContext, request: web.Request, families: Iterable[Family]) -> web.Response:
+    from aiohttp import web
+
     shown = bool(context.config.show_hidden_metrics_for_version)
     body, content_type = expose(families, request.headers.get("Accept", ""), deprecated=shown)
     return web.Response(body=body, headers={"Content-Type": content_type})

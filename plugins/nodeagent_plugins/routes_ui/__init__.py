@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
-from aiohttp import web
 
 from nodeagent import hookimpl
 from nodeagent.base import page
@@ -19,6 +19,9 @@ from nodeagent.contracts.diagnostics import STATUS_QUERY, WHY_QUERY, WhyRequest
 from nodeagent.contracts.server import Exposure, Route
 from nodeagent.contracts.volume_report import VOLUMES_QUERY, VolumesReport, VolumesRequest
 
+if TYPE_CHECKING:
+    from aiohttp import web
+
 ROOT = "/ui"
 
 
@@ -26,6 +29,8 @@ ROOT = "/ui"
 def nodeagent_provide_routes(context: ServerContext) -> Sequence[Route]:
     if not context.config.enable_debugging_handlers:
         return ()
+    from aiohttp import web
+
     files = page.load(Path(__file__).parent / "static")
 
     async def to_page(request: web.Request) -> web.Response:
@@ -63,4 +68,6 @@ def nodeagent_provide_routes(context: ServerContext) -> Sequence[Route]:
 
 
 def _json(response: object) -> web.Response:
+    from aiohttp import web
+
     return web.Response(body=msgspec.json.encode(response), content_type="application/json")

@@ -178,6 +178,7 @@ async def serving(
         {"syncloop": lambda: problems.get("syncloop", "")},
         lambda: provide_access(context, manager),
         lambda: provide_routes(context, manager),
+        lambda: manager.is_implemented("nodeagent_provide_routes", third_party=True),
     )
     problems.clear()
     task = asyncio.create_task(server.run())

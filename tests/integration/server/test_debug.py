@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import json
 import logging
@@ -15,6 +16,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from nodeagent import hookimpl
 from nodeagent.base.aio import SystemClock
 from nodeagent.base.logging import configure
 from nodeagent.base.logging.settings import LoggingSettings
@@ -370,3 +372,61 @@ async def test_health_port_serves_only_health(clock):
     assert (failing, text) == (500, "[+]ping ok\n[-]pleg failed: stuck\nhealthz check failed\n")
     assert got.pop("/healthz") == 200
     assert set(got.values()) == {404}
+
+
+async def test_health_port_serves_many_requests_and_rejects_others(clock):
+    server = HealthServer("127.0.0.1", 0, {"ping": lambda: ""}, clock)
+    serving_ = asyncio.create_task(server.run())
+    sent = {
+        b"GET /healthz?verbose HTTP/1.1\r\nHost: a\r\n\r\n": b"200",
+        b"HEAD /healthz HTTP/1.1\r\nHost: a\r\n\r\n": b"200",
+        b"POST /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi": b"405",
+        b"GET /healthz/ping HTTP/1.0\r\n\r\n": b"200",
+    }
+    try:
+        while not server.port:
+            await asyncio.sleep(0.01)
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        for request in sent:
+            writer.write(request)
+        async with asyncio.timeout(10):
+            received = await reader.read()  # The connection is closed after the request of HTTP/1.0.
+        writer.close()
+        replies = []
+        for bad in (
+            b"\0\r\n\r\n",
+            b"GET /" + b"a" * 20_000,
+            b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9999\r\n\r\n",
+        ):
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(bad.ljust(12_000, b"a"))
+            async with asyncio.timeout(10):
+                with contextlib.suppress(ConnectionResetError):
+                    replies.append((await reader.read()).split(b" ", 2)[1])
+            writer.close()
+    finally:
+        serving_.cancel()
+        await asyncio.gather(serving_, return_exceptions=True)
+
+    assert [part.split(b" ", 1)[0] for part in received.split(b"HTTP/1.1 ")[1:]] == list(sent.values())
+    assert received.count(b"[+]ping ok\nhealthz check passed\n") == 1
+    assert received.endswith(b"\r\n\r\nok")
+    assert replies == [b"400"] * 3
+
+
+async def test_routes_are_created_at_the_first_connection(pki, tmp_path):
+    created = []
+
+    class Routes:
+        @hookimpl
+        def nodeagent_provide_routes(self):
+            created.append(True)
+            return ()
+
+    async with serving(pki, tmp_path) as node:
+        assert node.server._routes is None
+        status, *_ = await node.fetch("/healthz", tls=pki.client("admin"))
+        assert status == 200
+        assert node.server._routes
+    async with serving(pki, tmp_path, plugins=[Routes()]):
+        assert created, "routes of a third-party plugin are created at the start, to find its errors"

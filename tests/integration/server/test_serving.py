@@ -16,6 +16,7 @@ from nodeagent.contracts.stats import ContainerUsage, FilesystemStats, PodUsage,
 from nodeagent.model.pod import PodStatus
 from nodeagent.server import listener
 from nodeagent.server.app import MAX_BODY_BYTES
+from nodeagent.server.connection import MAX_HEADER_BYTES, MAX_HEADERS, MAX_LINE_BYTES
 from nodeagent.server.request_metrics import REQUESTS
 from nodeagent.server.serving_certificate import ensure_self_signed
 from nodeagent.testing import FakePodDirectory, FakeRuntime, FakeStats, make_pod
@@ -287,9 +288,9 @@ async def test_endless_header_is_rejected(pki, tmp_path):
             assert response == b"" or response.startswith((b"HTTP/1.0 400", b"HTTP/1.1 400"))
         for size in ("line", "field", "fields"):
             complete = {
-                "line": b"GET /%s HTTP/1.1\r\nHost: a\r\n\r\n" % (b"x" * 2 * listener.MAX_LINE_BYTES),
-                "field": b"GET /healthz HTTP/1.1\r\nHost: a\r\nX: %s\r\n\r\n" % (b"x" * 2 * listener.MAX_HEADER_BYTES),
-                "fields": b"GET /healthz HTTP/1.1\r\n%s\r\n" % (b"X: y\r\n" * 2 * listener.MAX_HEADERS),
+                "line": b"GET /%s HTTP/1.1\r\nHost: a\r\n\r\n" % (b"x" * 2 * MAX_LINE_BYTES),
+                "field": b"GET /healthz HTTP/1.1\r\nHost: a\r\nX: %s\r\n\r\n" % (b"x" * 2 * MAX_HEADER_BYTES),
+                "fields": b"GET /healthz HTTP/1.1\r\n%s\r\n" % (b"X: y\r\n" * 2 * MAX_HEADERS),
             }[size]
             response = await raw(node, [complete])
             assert response == b"" or response.startswith((b"HTTP/1.0 400", b"HTTP/1.1 400")), (size, response[:200])
