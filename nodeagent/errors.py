@@ -6,6 +6,7 @@
     ├── ConfigError                invalid configuration, flags or plugin settings; contains all errors
     ├── PluginError                a plugin cannot be loaded, or violated the contract of a hook
     │   ├── PluginTimeout          a hook exceeded its deadline (transient)
+    │   ├── PluginDisconnected     the process of an out-of-process plugin cannot be reached (transient)
     │   └── PluginUnavailable      a required plugin failed repeatedly (transient)
     ├── RuntimeFailure             the container runtime returned an error
     │   ├── RuntimeUnavailable     the runtime cannot be reached (transient)
@@ -89,6 +90,12 @@ class PluginError(NodeAgentError):
 
 class PluginTimeout(PluginError):
     """A hook of a plugin did not return before its deadline."""
+
+    transient = True
+
+
+class PluginDisconnected(PluginError):
+    """The process of an out-of-process plugin is not running, or the connection to it was lost."""
 
     transient = True
 

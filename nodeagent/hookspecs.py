@@ -17,7 +17,7 @@ component.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pluggy
@@ -59,6 +59,7 @@ from nodeagent.contracts.pods import PodSource, PodSyncer, Rejection
 from nodeagent.contracts.probes import Prober
 from nodeagent.contracts.runtime import ContainerConfig, ContainerRuntime, ImageService, SandboxConfig
 from nodeagent.contracts.server import Authenticator, Authorizer, Route
+from nodeagent.contracts.settings_check import SettingsCheck
 from nodeagent.contracts.stats import StatsProvider
 from nodeagent.contracts.topology import HintProvider
 from nodeagent.contracts.volumes import VolumeKind, VolumeManager
@@ -98,6 +99,19 @@ def nodeagent_settings_schema() -> dict[str, Any]:
     :returns: a JSON schema of type ``object``; a plugin without this hook accepts no settings.
     """
     raise NotImplementedError
+
+
+@hookspec
+def nodeagent_check_settings(settings: Mapping[str, Mapping[str, Any]]) -> SettingsCheck | None:
+    """Check rules of the plugin's settings that a schema cannot express, and declare plugins that they add.
+
+    Called: once, after the settings were validated against the schemas; all errors are reported together, each with its
+    field path.
+    On error: the plugin is skipped and listed as failed; if it is required or bundled, the agent exits with code 2.
+
+    :param settings: the settings of all plugins by plugin name; a plugin without settings has no entry.
+    :returns: the problems, and the names of plugins that the plugin registers in ``nodeagent_configure``.
+    """
 
 
 @hookspec
@@ -543,7 +557,7 @@ async def nodeagent_admit_pod(pod: Pod, active: Sequence[Pod]) -> Rejection | No
 
     :param pod: the pod to admit, with the resources that it requests.
     :param active: the pods that are admitted and not terminated.
-    :returns: the reason to reject *pod*, or ``None`` to admit it.
+    :returns: the reason to reject *pod*, with ``retry`` to delay the decision, or ``None`` to admit it.
     """
     raise NotImplementedError
 

@@ -20,6 +20,8 @@ class PluginConfig:
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Validated settings by plugin name."""
     containment: Containment = field(default_factory=Containment)
+    declared: frozenset[str] = frozenset()
+    """Plugins that others register as their settings specify."""
     document: dict[str, Any] = field(default_factory=lambda: {"plugins": {}})
     """The validated contents, to store them."""
 
@@ -64,7 +66,28 @@ def load_plugin_config(file: str, plugins: PluginManager) -> PluginConfig:
     except OSError as error:
         raise ConfigError([Problem(file, "plugins", None, f"cannot be checked: {error}")]) from error
     problems.extend(Problem(file, f"plugins.{each.plugin}{each.path}", None, each.message) for each in mismatches)
-    containment = parse_containment(document, installed, file, problems)
+    declared = set() if mismatches else _check(settings, plugins, file, problems)
+    containment = parse_containment(document, {*installed, *declared}, file, problems)
     if problems:
         raise ConfigError(problems)
-    return PluginConfig(settings, containment, document)
+    return PluginConfig(settings, containment, frozenset(declared), document)
+
+
+def _check(settings: dict[str, dict[str, Any]], plugins: PluginManager, file: str, problems: list[Problem]) -> set[str]:
+    """Append the problems that plugins find in their settings; return the names of the plugins that they declare."""
+    names = {info.name for info in plugins.plugins()}
+    declared: set[str] = set()
+    for result in plugins.provide_all("nodeagent_check_settings", settings=settings):
+        prefix = f"plugins.{result.plugin}"
+        for problem in result.value.problems:
+            problems.append(Problem(file, _joined(prefix, problem.path), problem.value, problem.rule))
+        for plugin in result.value.plugins:
+            if plugin.name in names | declared:
+                rule = f"has the name of another plugin, {plugin.name}"
+                problems.append(Problem(file, _joined(prefix, plugin.path), None, rule))
+            declared.add(plugin.name)
+    return declared
+
+
+def _joined(prefix: str, path: str) -> str:
+    return f"{prefix}.{path}" if path else prefix

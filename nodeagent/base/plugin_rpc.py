@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from math import isinf
 from time import monotonic
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -143,7 +144,7 @@ class Connection:
         # The client of gRPC would return None for a response that it fails to decode.
         stub = self._channel.unary_unary(method.path, request_serializer=_serialize, response_deserializer=bytes)
         try:
-            return method.response.FromString(await stub(request, timeout=limit))
+            return method.response.FromString(await stub(request, timeout=None if isinf(limit) else limit))
         except DecodeError:
             failure = RpcError("Internal", "invalid response", local=True)
         except grpc.aio.AioRpcError as error:
@@ -158,7 +159,7 @@ async def connect(
     """Provide a connection to the plugin that listens on *socket*, closed at the end of the block.
 
     :param socket: absolute path.
-    :param deadline_seconds: time limit for all calls.
+    :param deadline_seconds: time limit for all calls; ``math.inf`` for a connection that is kept.
     :param max_message_bytes: longest response.
     """
     if len(os.fsencode(socket)) > MAX_SOCKET_PATH:

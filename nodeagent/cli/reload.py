@@ -56,7 +56,8 @@ def prepare(arguments: Sequence[str]) -> Prepared:
     plugins = PluginManager()
     plugins.load_entry_points(loaded.settings.disabled_plugins)
     plugin_config = load_plugin_config(loaded.settings.plugin_config, plugins)
-    plugins.contain(plugin_config.containment.quarantine, plugin_config.containment.required)
+    containment = plugin_config.containment
+    plugins.contain(containment.quarantine, containment.required, plugin_config.declared)
     return Prepared(loaded, plugins, plugin_config)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from nodeagent.contracts.runtime import LinuxResources
 from nodeagent.model.pod import Container, Pod
@@ -16,6 +18,16 @@ class PodLimit(StrEnum):
     MEMORY = "memory limit"
     CPU = "cpu limit"
     CPU_SHARES = "cpu shares"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessLimits:
+    """Limits of a cgroup for processes that do not belong to a pod."""
+
+    memory_bytes: int
+    cpu_millis: int
+    """Thousandths of a CPU."""
+    pids: int
 
 
 class CgroupManager(Protocol):
@@ -116,5 +128,27 @@ class CgroupManager(Protocol):
         """Return the total resources of the pod, as passed with the sandbox.
 
         :param pod: the pod.
+        """
+        ...
+
+
+@runtime_checkable
+class ProcessCgroups(Protocol):
+    """A cgroup manager that also manages cgroups for processes outside of pods, such as out-of-process plugins."""
+
+    async def ensure_processes(self, name: str, limits: ProcessLimits) -> Sequence[Path]:
+        """Create a cgroup outside of that of the pods; return the files to which a process writes 0 to join it.
+
+        :param name: unique name: lower case letters, digits and underscores.
+        :param limits: the limits of all processes in it.
+        :raises NodeAgentError: the cgroup cannot be created.
+        """
+        ...
+
+    async def remove_processes(self, name: str) -> None:
+        """Kill the processes in the cgroup and remove it; idempotent, also for one from before a restart.
+
+        :param name: the name passed to :meth:`ensure_processes`.
+        :raises NodeAgentError: a process does not exit.
         """
         ...

@@ -92,6 +92,28 @@ class PluginHost(Protocol):
         """
         ...
 
+    def deadline_of(self, hook: str) -> float:
+        """Return the time limit in seconds of each call of an async hook.
+
+        :param hook: name of an async hook.
+        """
+        ...
+
+    def record_failure(self, plugin: str, error: str) -> None:
+        """Record a failure of a plugin outside of its hooks, such as the exit of its process; counts for quarantine.
+
+        :param plugin: name of the plugin.
+        :param error: the error for display.
+        """
+        ...
+
+    def record_recovery(self, plugin: str) -> None:
+        """Record that the condition of earlier failures is over; does not end a quarantine.
+
+        :param plugin: name of the plugin.
+        """
+        ...
+
     def record_decision(self, plugin: str, hook: str, subject: str, decision: str) -> None:
         """Record a decision of a plugin; results of decision hooks are recorded automatically.
 

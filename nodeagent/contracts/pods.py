@@ -38,6 +38,8 @@ class Rejection:
 
     reason: str
     message: str
+    retry: bool = False
+    """At admission: the pod stays Pending and is admitted again after a delay, instead of failing."""
 
 
 @dataclass(frozen=True, slots=True)

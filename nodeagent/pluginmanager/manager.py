@@ -15,7 +15,7 @@ import inspect
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -93,15 +93,18 @@ class PluginManager:
             raise PluginError(name, f"failed to import {entry.value}: {error!r}") from error
         self.register(plugin, name=name, version=version, origin=origin)
 
-    def contain(self, policy: QuarantinePolicy, required: Iterable[str] = ()) -> None:
+    def contain(self, policy: QuarantinePolicy, required: Iterable[str] = (), declared: Container[str] = ()) -> None:
         """Set the quarantine policy and the plugins without which no pod may run.
 
+        :param declared: plugins that another plugin registers later.
         :raises PluginError: a required plugin is disabled, not installed or failed to load.
         """
         self._policy, self._required = policy, frozenset(required)
         for name in sorted(self._required):
             info = self._infos.get(name)
             if info is None:
+                if name in declared:
+                    continue
                 raise PluginError(name, "is required, but not installed")
             if info.state != "loaded":
                 raise PluginError(name, f"is required, but {info.state}")
@@ -202,6 +205,16 @@ class PluginManager:
         info = self._infos.get(plugin)
         if info is not None:
             self._failed(info, PluginError(plugin, error))
+
+    def record_recovery(self, plugin: str) -> None:
+        """Record that the condition of failures outside of a hook's result is over; does not end a quarantine."""
+        quarantine = self._quarantines.get(plugin)
+        if quarantine is not None:
+            quarantine.recovered()
+
+    def deadline_of(self, hook: str) -> float:
+        """Return the time limit in seconds of each call of an async hook."""
+        return self._deadline or hookspecs.deadline_of(hook)
 
     # --- provider hooks -----------------------------------------------------------------------------------
 
@@ -395,7 +408,7 @@ class PluginManager:
                 hook,
                 implementation.function,  # type: ignore[arg-type]
                 [arguments[argument] for argument in implementation.argnames],
-                deadline_seconds=self._deadline or hookspecs.deadline_of(hook),
+                deadline_seconds=self.deadline_of(hook),
                 stats=stats,
                 subject=subject,
             )

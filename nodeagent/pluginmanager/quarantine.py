@@ -70,6 +70,11 @@ class Quarantine:
         self._retry = min(2 * self._retry, self._policy.max_retry_seconds)
         return True
 
+    def recovered(self) -> None:
+        """Record that the condition of earlier failures is over, without a successful call."""
+        if self.until is None:
+            self.failing_since = None
+
     def succeeded(self, now: float) -> bool:
         """Record a successful call; return whether it ends a quarantine."""
         if self.until is not None and now < self.until:

@@ -25,6 +25,12 @@ class AdmissionPending(Exception):
     """No decision yet: the pod is to be added again when its decision is due."""
 
 
+class _Delayed(PluginError):
+    """A plugin has requested to be called again later."""
+
+    transient = True
+
+
 class PodAdmission:
     """Consults the plugins about one pod at a time, except for those that decide independently of other pods.
 
@@ -90,7 +96,7 @@ class PodAdmission:
     async def _call(self, pod: Pod, active: Sequence[Pod], *, with_other: bool) -> Rejection | None:
         """Call the plugins of one group; a failure other than a missing response is a rejection.
 
-        :raises PluginError: a plugin does not respond.
+        :raises PluginError: a plugin does not respond, or delays the decision.
         """
         accepting, without = (_OTHER_PODS, "") if with_other else ("", _OTHER_PODS)
         try:
@@ -101,6 +107,8 @@ class PodAdmission:
             if error.transient:
                 raise
             return Rejection("UnexpectedAdmissionError", str(error))
+        if result is not None and result.value.retry:
+            raise _Delayed(result.plugin, f"{result.value.reason}: {result.value.message}")
         return None if result is None else result.value
 
     def _start(self, pod: Pod, waits: Coroutine[Any, Any, None]) -> NoReturn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 
 from nodeagent_plugins.cgroups.files import CgroupFiles
@@ -16,6 +17,10 @@ class CgroupDriver(Protocol):
 
     def find(self, path: str) -> CgroupName:
         """Return the cgroup with the name *path* from the configuration."""
+        ...
+
+    def paths(self, name: CgroupName) -> list[Path]:
+        """Return the directories of a cgroup."""
         ...
 
     async def lacks(self, name: CgroupName, controllers: Sequence[str]) -> list[str]:
@@ -73,6 +78,9 @@ class CgroupfsDriver:
 
     def find(self, path: str) -> CgroupName:
         return parse_name(path)
+
+    def paths(self, name: CgroupName) -> list[Path]:
+        return self._files.hierarchy.paths(name)
 
     async def lacks(self, name: CgroupName, controllers: Sequence[str]) -> list[str]:
         return await asyncio.to_thread(self._files.hierarchy.lacks, name, controllers)

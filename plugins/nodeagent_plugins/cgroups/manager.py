@@ -7,9 +7,10 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from nodeagent.base.metrics import Histogram
-from nodeagent.contracts.cgroups import PodLimit
+from nodeagent.contracts.cgroups import PodLimit, ProcessLimits
 from nodeagent.contracts.runtime import LinuxResources
 from nodeagent.errors import ConfigError, NodeAgentError, Problem
 from nodeagent.model.pod import Container, Pod
@@ -18,6 +19,7 @@ from nodeagent_plugins.cgroups import names, resources
 from nodeagent_plugins.cgroups.cgroupfs_driver import CgroupDriver
 from nodeagent_plugins.cgroups.enforcement import Enforcement
 from nodeagent_plugins.cgroups.files import CgroupBusy
+from nodeagent_plugins.cgroups.formulas import DEFAULT_PERIOD_US
 from nodeagent_plugins.cgroups.hierarchy import REQUIRED_CONTROLLERS
 from nodeagent_plugins.cgroups.limits import CgroupLimits
 from nodeagent_plugins.cgroups.memory_metrics import expose_reservation
@@ -221,6 +223,23 @@ class QosCgroupManager(NoopCgroupManager):
         for qos in QosClass:
             found.update(await self._cgroups().pods(names.class_name(self._root, qos)))
         return sorted(found)
+
+    async def ensure_processes(self, name: str, limits: ProcessLimits) -> Sequence[Path]:
+        """Create a cgroup next to that of the pods; return the files to which a process writes 0 to join it.
+
+        :raises CgroupError: the kernel rejects an operation.
+        """
+        driver, cgroup = self._cgroups(), names.process_name(self._root, name)
+        quota = limits.cpu_millis * DEFAULT_PERIOD_US // 1000
+        await driver.make(cgroup, CgroupLimits(cpu_quota=quota, memory_bytes=limits.memory_bytes, pids=limits.pids))
+        return [path / "cgroup.procs" for path in driver.paths(cgroup)]
+
+    async def remove_processes(self, name: str) -> None:
+        """Kill the processes in the cgroup and remove it.
+
+        :raises CgroupError: a process in it does not exit.
+        """
+        await self._cgroups().remove(names.process_name(self._root, name))
 
     def _cgroups(self) -> CgroupDriver:
         if self._used is None:

@@ -8,6 +8,8 @@ from nodeagent.model.qos import QosClass
 
 POD_ROOT = "kubepods"
 POD_PREFIX = "pod"
+PROCESS_ROOT = "nodeagent_plugins"
+"""Parent of the cgroups of processes outside of pods; with underscores, which systemd keeps in a slice."""
 
 CgroupName = tuple[str, ...]
 """The components of a cgroup's path from the root of the hierarchy."""
@@ -33,6 +35,11 @@ def class_name(root: CgroupName, qos: QosClass) -> CgroupName:
 def pod_name(root: CgroupName, qos: QosClass, pod_uid: str) -> CgroupName:
     """Return the cgroup of one pod."""
     return (*class_name(root, qos), POD_PREFIX + pod_uid)
+
+
+def process_name(root: CgroupName, name: str) -> CgroupName:
+    """Return the cgroup of processes of the agent that do not belong to a pod."""
+    return (*root, PROCESS_ROOT, name)
 
 
 def cgroupfs_path(name: CgroupName) -> str:

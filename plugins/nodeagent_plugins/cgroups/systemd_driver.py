@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 
 from nodeagent_plugins.cgroups.files import CgroupFiles
@@ -47,6 +48,9 @@ class SystemdDriver:
 
     def find(self, path: str) -> CgroupName:
         return parse_slice(path)
+
+    def paths(self, name: CgroupName) -> list[Path]:
+        return self._files.hierarchy.paths(slice_path(name))
 
     async def lacks(self, name: CgroupName, controllers: Sequence[str]) -> list[str]:
         return await asyncio.to_thread(self._files.hierarchy.lacks, slice_path(name), controllers)

@@ -1,0 +1,50 @@
+"""Launcher of a plugin's executable: it restricts its own process and then executes the plugin.
+
+A separate process does this, because code between fork and exec in the agent could deadlock with its threads. The only
+argument is a JSON object; an error is printed and ends the process with exit code 127.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import sys
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NO_NEW_PRIVS = 38
+_UMASK = 0o077
+
+
+def launch(request: dict) -> None:  # type: ignore[type-arg]
+    """Join the cgroups, give up privileges and execute ``command``.
+
+    :param request: ``parent`` process, ``cgroups`` as paths of ``cgroup.procs`` files, ``uid`` and ``gid`` or null,
+        ``directory`` and ``command``.
+    """
+    for path in request["cgroups"]:
+        with open(path, "w") as file:  # noqa: PTH123  pathlib doubles the start time
+            file.write("0")
+    os.umask(_UMASK)
+    os.chdir(request["directory"])
+    if request["uid"] is not None:
+        os.setgroups([])
+        os.setresgid(request["gid"], request["gid"], request["gid"])
+        os.setresuid(request["uid"], request["uid"], request["uid"])
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    # After the change of the user, which resets it.
+    for option, value in ((_PR_SET_NO_NEW_PRIVS, 1), (_PR_SET_PDEATHSIG, int(signal.SIGKILL))):
+        if prctl(option, value, 0, 0, 0):
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    if os.getppid() != request["parent"]:
+        sys.exit(0)  # The agent has exited in the meantime.
+    command = request["command"]
+    os.execvp(command[0], command)  # noqa: S606  no shell
+
+
+if __name__ == "__main__":
+    arguments = json.loads(sys.argv[1])
+    try:
+        launch(arguments)
+    except OSError as error:
+        print(f"failed to start {arguments['command'][0]}: {error}", file=sys.stderr)
+        sys.exit(127)

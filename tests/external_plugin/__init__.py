@@ -1,0 +1,1 @@
+"""Out-of-process plugin for tests, which misbehaves on request."""
