@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import logging
 import os
@@ -11,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nodeagent import hookimpl
-from nodeagent.base.inotify import Inotify, Mask
 from nodeagent.contracts.context import ConfigContext
 from nodeagent.errors import ConfigError, Problem
 
@@ -66,12 +64,10 @@ async def exit_on_contention(file: Path, stop: Callable[[], None]) -> None:
 
     :raises OSError: the file cannot be watched.
     """
-    opened = asyncio.Event()
-    inotify = Inotify(lambda _: opened.set())
-    try:
-        inotify.add(file, Mask.OPEN | Mask.DELETE_SELF)
-        await opened.wait()
-    finally:
-        inotify.close()
+    from asyncinotify import Inotify, Mask
+
+    with Inotify() as inotify:
+        inotify.add_watch(file, Mask.OPEN | Mask.DELETE_SELF)
+        await inotify.get()
     _log.warning("Lock requested by another process, shutting down", extra={"path": str(file)})
     stop()

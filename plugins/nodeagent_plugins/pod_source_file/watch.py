@@ -1,80 +1,112 @@
-"""Watch of the manifest directory."""
+"""Watch of the manifest directory; the only importer of the watchdog library."""
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import logging
+import os
+import threading
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from nodeagent.base.inotify import Event, Inotify, Mask
 from nodeagent_plugins.pod_source_file.files import is_manifest
+
+if TYPE_CHECKING:
+    from watchdog.events import FileSystemEvent
+    from watchdog.observers.api import BaseObserver
 
 _log = logging.getLogger(__name__)
 
-_MASK = (
-    Mask.CREATE | Mask.CLOSE_WRITE | Mask.MOVE | Mask.DELETE | Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.ONLYDIR
-)  # Created: also symbolic links.
+_STOP_SECONDS = 2.0
 
 
 class Watch:
-    """Notifies of changes in a directory, or in the directory of a file."""
+    """Notifies of changes in a directory, or in the directory of a file. Blocking; for one thread at a time."""
 
     def __init__(self, path: Path, notify: Callable[[], None]) -> None:
         self._path, self._notify = path, notify
-        self._inotify: Inotify | None = None
+        self._observer: BaseObserver | None = None
         self._watched: tuple[str, int, int] | None = None
         self._failing = False
-        self._deleted: set[str] = set()
+        self._closed = False
+        self._deleted: deque[str] = deque()
+        self._lock = threading.Lock()  # A cancelled read may still be running while the watch is stopped.
 
-    async def renew(self) -> bool:
+    def renew(self) -> bool:
         """Watch the directory that is currently at the path, or its parent; return whether that succeeded.
 
         Cheap if it is unchanged.
         """
-        try:
-            directory = await asyncio.to_thread(_directory, self._path)
-            if directory != self._watched:
-                self.stop()
-                self._inotify = Inotify(self._changed)
-                self._inotify.add(directory[0], _MASK)
-                self._watched = directory
-        except OSError as error:
-            self.stop()
-            if not self._failing and error.errno != errno.ENOENT:
-                shown = {"path": str(self._path), "err": str(error)}
-                _log.warning("Failed to watch config path, polling it", extra=shown)
-            self._failing = True
-        else:
-            self._failing = False
-        return not self._failing
+        with self._lock:
+            if self._closed:
+                return False
+            try:
+                self._follow()
+            except OSError as error:
+                self._end()
+                if not self._failing and error.errno != errno.ENOENT:
+                    shown = {"path": str(self._path), "err": str(error)}
+                    _log.warning("Failed to watch config path, polling it", extra=shown)
+                self._failing = True
+            else:
+                self._failing = False
+            return not self._failing
 
     def stop(self) -> None:
-        """Stop the watch."""
-        inotify, self._inotify, self._watched = self._inotify, None, None
-        if inotify is not None:
-            inotify.close()
+        """Stop the watch and its threads permanently."""
+        with self._lock:
+            self._closed = True
+            self._end()
+
+    def dispatch(self, event: FileSystemEvent) -> None:
+        """Process one event; called in the observer's thread."""
+        names = [os.fsdecode(path).rpartition("/")[2] for path in (event.src_path, event.dest_path) if path]
+        if event.event_type in ("deleted", "moved") and not event.is_directory:
+            self._deleted.append(names[0])
+        if event.is_directory or any(is_manifest(name) for name in names):
+            self._notify()
 
     def take_deleted(self) -> set[str]:
         """Return the names of the files that were deleted or renamed since the last call."""
-        deleted, self._deleted = self._deleted, set()
+        deleted: set[str] = set()
+        while self._deleted:
+            deleted.add(self._deleted.popleft())
         return deleted
 
-    def _changed(self, event: Event) -> None:
-        if event.mask & Mask.IGNORED:
-            self._watched = None  # The directory was deleted; a new one may have the same inode.
-        if event.mask & (Mask.DELETE | Mask.MOVED_FROM) and not event.mask & Mask.ISDIR:
-            self._deleted.add(event.name)
-        if not event.name or event.mask & Mask.ISDIR or is_manifest(event.name):
-            self._notify()
+    def _follow(self) -> None:
+        directory = self._path if self._path.is_dir() else self._path.parent
+        status = directory.stat()
+        desired = (str(directory), status.st_dev, status.st_ino)
+        if desired != self._watched or self._observer is None or not self._observer.is_alive():
+            self._end()
+            self._observer = self._start(directory.resolve())
+            self._watched = desired
 
+    def _end(self) -> None:
+        observer, self._observer, self._watched = self._observer, None, None
+        if observer is not None:
+            observer.stop()
+            observer.join(_STOP_SECONDS)
 
-def _directory(path: Path) -> tuple[str, int, int]:
-    """Return the directory to watch and its identity. Blocking.
+    def _start(self, directory: Path) -> BaseObserver:
+        from watchdog import events
+        from watchdog.observers.inotify import InotifyObserver
 
-    :raises OSError: it does not exist.
-    """
-    directory = (path if path.is_dir() else path.parent).resolve()
-    status = directory.stat()
-    return str(directory), status.st_dev, status.st_ino
+        observer = InotifyObserver()
+        observer.schedule(
+            self,  # type: ignore[arg-type]  # anything with ``dispatch`` is a handler
+            str(directory),
+            event_filter=[
+                events.FileCreatedEvent,  # Also for moved files and symbolic links.
+                events.FileClosedEvent,
+                events.FileMovedEvent,
+                events.FileDeletedEvent,
+                events.DirCreatedEvent,
+                events.DirDeletedEvent,
+                events.DirMovedEvent,
+            ],
+        )
+        observer.start()
+        return observer

@@ -156,18 +156,3 @@ async def test_first_set_waits_for_a_file_that_is_being_written(tmp_path, clock)
             assert published.sets == []
         await clock.advance(1)
         assert published.images == ["a:1"]
-
-
-async def test_directory_that_is_replaced_is_watched(tmp_path, clock):
-    directory = tmp_path / "manifests"
-    directory.mkdir()
-    async with Published(source_of(tmp_path, clock, directory)) as published:
-        await clock.advance(0)
-        directory.rmdir()
-        directory.mkdir()
-        await eventually(lambda: clock.next_due is not None and clock.next_due < 1)
-        await clock.advance(0.1)
-        write(directory / "web.yaml", "web")
-        await eventually(lambda: clock.next_due is not None and clock.next_due < 1)
-        await clock.advance(0.1)
-        assert published.images == ["a:1"]
