@@ -120,6 +120,7 @@ GATES_IN_USE = frozenset(
         "VolumeAttributesClass",
         "VolumeLimitScaling",
         "WatchList",
+        "ZeroLimitedNominalConcurrencyShares",
     }
 )
 """Gates with an effect in this server; all others belong to other components or to features that it lacks."""

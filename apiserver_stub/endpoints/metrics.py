@@ -176,7 +176,6 @@ def show_fairness(page: Page, fairness: PriorityAndFairness) -> None:
         fairness.rejected.items(),
     )
     levels = fairness.levels.values()
-    running: dict[Labels, float] = {key: count - fairness.finished[key] for key, count in fairness.dispatched.items()}
     waiting: dict[Labels, float] = {}
     kinds: Counter[Labels] = Counter({("mutating",): 0, ("readOnly",): 0})
     for (schema, of, kind), count in fairness.waiting.items():
@@ -191,12 +190,12 @@ def show_fairness(page: Page, fairness: PriorityAndFairness) -> None:
         (
             "current_executing_requests",
             "Number of requests in execution in the API Priority and Fairness subsystem",
-            running,
+            fairness.executing,
         ),
         (
             "current_executing_seats",
             "Concurrency (number of seats) occupied by the currently executing requests",
-            running,
+            fairness.occupied,
         ),
     ):
         page.gauge(f"apiserver_flowcontrol_{name}", text, both, counts.items())

@@ -18,6 +18,7 @@ _TRUE = frozenset(["", "1", "t", "T", "TRUE", "true", "True"])
 _FALSE = frozenset(["0", "f", "F", "FALSE", "false", "False"])
 _BROAD = ("api/all", *_STAGES)
 _IGNORED = "api/legacy"
+_SERVED_BETA = ("flowcontrol", "v1beta3")
 
 
 def parse_runtime_config(text: str) -> dict[str, str]:
@@ -52,9 +53,12 @@ def errors(settings: Mapping[str, str], identity: Identity, release: Release = O
 
 
 def enabled(settings: Mapping[str, str], group: str, version: str, resource: str) -> bool:
-    """Return whether *resource* of *group* and *version* is served; by default only stable versions are."""
+    """Return whether *resource* of *group* and *version* is served.
+
+    By default, stable versions are served, and the beta versions that are older than this default.
+    """
     stage = next(name for name, pattern in _STAGES.items() if re.fullmatch(pattern, version))
-    decided = stage == "api/ga"
+    decided = stage == "api/ga" or (group.partition(".")[0], version) == _SERVED_BETA
     group_version = f"{group}/{version}" if group else f"api/{version}"
     keys = [
         "api/all",

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, overload
 
 from apiserver_stub.apimachinery.status import bad_request, too_large
 from apiserver_stub.endpoints import profiling
-from apiserver_stub.flowcontrol.priority_and_fairness import Rejected
+from apiserver_stub.flowcontrol.priority_levels import Rejected
+from apiserver_stub.flowcontrol.request_width import seats_of
 from apiserver_stub.pipeline.deadlines import Deadlines
 from apiserver_stub.pipeline.error_responses import timed_out, too_many
 from apiserver_stub.pipeline.request_metrics import method_of
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
     from apiserver_stub.audit.context import AuditContext
     from apiserver_stub.flowcontrol.priority_and_fairness import PriorityAndFairness
+    from apiserver_stub.flowcontrol.schemas import FlowSchema
     from apiserver_stub.kinds import Resource
     from apiserver_stub.pipeline.dispatch import Dispatcher
     from apiserver_stub.pipeline.request_metrics import RequestMetrics
@@ -65,8 +67,14 @@ class Limits:
         dispatcher: Dispatcher,
         metrics: RequestMetrics,
         flow_control: PriorityAndFairness | None = None,
+        stored: Callable[[Resource], int] = lambda resource: 0,
     ) -> None:
+        """Limit requests by *settings*, or by priority and fairness.
+
+        :param stored: returns the number of stored objects of a resource, which lists read.
+        """
         self._settings, self._dispatcher, self._metrics = settings, dispatcher, metrics
+        self._stored = stored
         self.flow_control = flow_control
         self._deadlines = Deadlines()
         self.in_flight = {True: 0, False: 0}
@@ -113,13 +121,14 @@ class Limits:
         info = request.info
         seconds = self._timeout_of(request)
         mutating = request.method in MUTATING
-        schema = level = None
+        admission = None
         if self.flow_control is not None and not info.path.startswith(profiling.ROOT):
             schema = self.flow_control.sort(request.user, info)
             given = http.response_headers
             http.response_headers = {**given, **schema.headers} if given else schema.headers
             try:
-                level = await self.flow_control.enter(schema, request.user, info)
+                width = self._width(self.flow_control, schema, request, resource)
+                admission = await self.flow_control.enter(schema, request.user, info, width)
             except Rejected as error:
                 self._metrics.terminated(info, method_of(request), resource, 429)
                 return too_many(error.retry_seconds)
@@ -143,8 +152,16 @@ class Limits:
             self.in_flight[mutating] -= 1
             for end in request.afterwards:
                 end()
-            if self.flow_control is not None and schema is not None:
-                self.flow_control.leave(schema, level)
+            if self.flow_control is not None and admission is not None:
+                self.flow_control.leave(admission)
+
+    def _width(
+        self, fairness: PriorityAndFairness, schema: FlowSchema, request: Request, resource: Resource | None
+    ) -> int:
+        if resource is None or request.info.verb not in ("list", "watch"):
+            return 1
+        most = fairness.levels[schema.level].max_width
+        return seats_of(request.info, request.query, self._stored(resource), most)
 
     def _is_full(self, request: Request, mutating: bool) -> bool:
         limit = self._settings.max_mutating_in_flight if mutating else self._settings.max_in_flight

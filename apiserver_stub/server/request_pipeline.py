@@ -17,6 +17,7 @@ from apiserver_stub.authn.service_account import ServiceAccountTokens
 from apiserver_stub.authz import Chain
 from apiserver_stub.endpoints import metrics
 from apiserver_stub.endpoints.discovery import Discovery, DiscoverySettings, aggregated_versions
+from apiserver_stub.endpoints.flow_control import FlowControlDumps
 from apiserver_stub.endpoints.health import Health
 from apiserver_stub.endpoints.issuer_discovery import IssuerDiscovery
 from apiserver_stub.endpoints.metrics import Collector, Metrics
@@ -124,6 +125,8 @@ async def build_pipeline(
     ]
     if options.profiling:
         endpoints.append(Profiling(profiles))
+    if flow_control is not None:
+        endpoints.append(FlowControlDumps(flow_control))
     handlers = bundled_handlers(
         context, registry, gates, options.identity, authenticator=authenticator, authorizer=authorizer, tokens=tokens
     )
@@ -135,6 +138,7 @@ async def build_pipeline(
         dispatcher,
         requests,
         flow_control,
+        lambda resource: len(context.store.collection(resource.storage)),
     )
     streams = StreamResponder(agents, context.store, handlers, lifecycle, requests, tracing)
     origins, directives = options.cors_allowed_origins, options.strict_transport_security_directives

@@ -33,6 +33,7 @@ from apiserver_stub.controllers.authentication_config_map import AuthenticationC
 from apiserver_stub.controllers.cluster_role_aggregation import aggregate_roles, keep_aggregated
 from apiserver_stub.controllers.devices.claim_controller import device_resources, run_claim_controller
 from apiserver_stub.controllers.disruption import run_disruption_controller
+from apiserver_stub.controllers.flow_control_config import FlowControlConfig
 from apiserver_stub.controllers.garbage_collector import collect_garbage
 from apiserver_stub.controllers.kubernetes_service import KubernetesService, KubernetesServiceSettings
 from apiserver_stub.controllers.legacy_token_tracking import track_legacy_tokens
@@ -49,7 +50,10 @@ from apiserver_stub.controllers.volumes.ephemeral_claims import create_ephemeral
 from apiserver_stub.controllers.volumes.local_directories import LocalDirectories
 from apiserver_stub.controllers.volumes.local_path import LocalPathProvisioner
 from apiserver_stub.controllers.volumes.local_path_class import ensure_local_path_class
+from apiserver_stub.defaulting.flow_control_objects import mandatory_levels, mandatory_schemas
 from apiserver_stub.flowcontrol.priority_and_fairness import PriorityAndFairness
+from apiserver_stub.flowcontrol.priority_levels import read_level
+from apiserver_stub.flowcontrol.schemas import read_schema
 from apiserver_stub.lifecycle import Lifecycle
 from apiserver_stub.nodes.agents import NodeAgents, NodeAgentSettings
 from apiserver_stub.options import Options
@@ -238,6 +242,10 @@ async def start(options: Options) -> RunningServer:
         flow_control = _flow_control(options)
         if flow_control is not None:
             tasks.start(flow_control.run_seat_borrowing(SystemClock()), "flow-control")
+        if registry.find(identity.group("flowcontrol.apiserver"), "v1", "flowschemas") is not None:
+            flow_control_config = FlowControlConfig(store, flow_control, identity)
+            await flow_control_config.start()
+            tasks.start(flow_control_config.run(), "flow-control-config")
         start_monitor(options, monitor, lambda: (item.storage for item in registry if "list" in item.verbs), tasks)
         if options.encryption_provider_config is not None and options.encryption_provider_config_automatic_reload:
             tasks.start(run_key_reloader(options.encryption_provider_config, identity, storage), "keys")
@@ -401,7 +409,9 @@ def _flow_control(options: Options) -> PriorityAndFairness | None:
     if not options.enable_priority_and_fairness:
         return None
     total = options.max_requests_inflight + options.max_mutating_requests_inflight
-    return PriorityAndFairness(total, options.request_timeout_seconds / 4, options.identity)
+    levels = {name: read_level(spec) for name, spec in mandatory_levels().items()}
+    schemas = [read_schema(name, spec, {}) for name, spec in mandatory_schemas().items()]
+    return PriorityAndFairness(total, options.request_timeout_seconds / 4, levels, schemas)
 
 
 def _contention_profile(options: Options) -> ContentionProfile | None:

@@ -16,8 +16,9 @@ SERVER_OPTIONS = (
     "--runtime-config=api/all=true",
     "--feature-gates=ValidatingAdmissionPolicy=true,ClusterTrustBundle=true",
     "--enable-garbage-collector=false",
+    "--enable-priority-and-fairness=false",
 )
-"""Options of both servers, so that they serve the same group versions."""
+"""Options of both servers, so that they serve the same group versions and do not write the status of flow schemas."""
 NEWEST_SERVER_OPTIONS = (
     "--runtime-config=certificates.k8s.io/v1alpha1=true,certificates.k8s.io/v1beta1=true",
     "--feature-gates=ClusterTrustBundle=true,ClusterTrustBundleProjection=true,PodCertificateRequest=true",
@@ -33,12 +34,14 @@ _CLUSTER_SCOPED = frozenset(
         "clustertrustbundles",
         "csidrivers",
         "csinodes",
+        "flowschemas",
         "ingressclasses",
         "mutatingwebhookconfigurations",
         "namespaces",
         "nodes",
         "persistentvolumes",
         "priorityclasses",
+        "prioritylevelconfigurations",
         "runtimeclasses",
         "selfsubjectaccessreviews",
         "selfsubjectreviews",
@@ -56,6 +59,7 @@ _WITH_STATUS = frozenset(
     (
         "apiservices",
         "certificatesigningrequests",
+        "flowschemas",
         "ingresses",
         "namespaces",
         "nodes",
@@ -63,6 +67,7 @@ _WITH_STATUS = frozenset(
         "persistentvolumes",
         "poddisruptionbudgets",
         "pods",
+        "prioritylevelconfigurations",
         "resourcequotas",
         "services",
         "validatingadmissionpolicies",

@@ -135,6 +135,12 @@ KINDS = {
         "PriorityLevelConfiguration",
         "PriorityLevelConfigurationList",
     ),
+    "flowcontrol_v1beta3": (
+        "FlowSchema",
+        "FlowSchemaList",
+        "PriorityLevelConfiguration",
+        "PriorityLevelConfigurationList",
+    ),
     "networking_v1": (
         "Ingress",
         "IngressClass",

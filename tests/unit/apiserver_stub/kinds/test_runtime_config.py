@@ -53,7 +53,7 @@ def test_api_all_applies_to_all_versions() -> None:
 
 @pytest.mark.row("runtime-config.api-ga")
 def test_api_ga_applies_to_stable_versions() -> None:
-    assert served("api/ga=false", "v1=true") == {("", "v1")}
+    assert served("api/ga=false", "api/beta=false", "v1=true") == {("", "v1")}
     assert not enabled({"api/all": "true", "api/ga": "false"}, *EVENTS)
     assert enabled({"api/ga": "false", "events.k8s.io/v1": "true"}, *EVENTS)
     assert enabled({}, *EVENTS)
@@ -138,6 +138,7 @@ def test_groups_have_the_order_of_client_preference() -> None:
         "coordination.k8s.io",
         "node.k8s.io",
         "discovery.k8s.io",
+        "flowcontrol.apiserver.k8s.io",
     ]
 
 
