@@ -17,6 +17,16 @@ class NodeConditionReport:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeTaint:
+    """A taint of the node; key and effect identify it."""
+
+    key: str
+    value: str
+    effect: str
+    """``NoSchedule``, ``PreferNoSchedule`` or ``NoExecute``."""
+
+
+@dataclass(frozen=True, slots=True)
 class NodeReport:
     """A plugin's contribution to the node status; for equal keys, the plugin called last takes precedence."""
 
@@ -31,5 +41,7 @@ class NodeReport:
     """Annotations of the node; ``None`` removes one."""
     volumes_in_use: Sequence[str] | None = None
     """Unique names of attachable volumes that are mounted or about to be; ``None`` keeps the list on the server."""
+    taints: Sequence[NodeTaint] = ()
+    """Taints of the node; a taint that the plugin no longer reports is removed."""
     declared_features: Sequence[str] = ()
     """Names of Kubernetes features that the node implements, for the scheduler and admission."""

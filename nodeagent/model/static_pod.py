@@ -39,8 +39,8 @@ def static_pod(
     It is defaulted and validated; its name ends in the node's. A missing UID is computed from its content,
     the node and *origin*, so that it is unchanged after a restart of the agent.
 
-    :param source: ``file`` or ``http``, for the annotation ``config.source``.
-    :param origin: ``file:<path>`` or ``url:<url>``.
+    :param source: name of the pod source such as ``file``, for the annotation ``config.source``.
+    :param origin: ``file:<path>``, ``url:<url>`` or ``plugin:<name>``.
     :param seen_at: time at which this content was first read.
     :param tolerate_everything: add the toleration for all NoExecute taints.
     :param references_allowed: whether the pod may refer to API objects (not with the feature gate

@@ -67,9 +67,10 @@ class NodeManager:
         if watcher is None or context.api is None or not context.config.register_node:
             return
         await self._reporter.computed.wait()
-        assert self._reporter.status is not None
+        reporter = self._reporter
+        assert reporter.status is not None
         registration = Registration(context.api, context.config, context.settings, context.clock, self._startup)
-        watcher.node = await registration.register(self._architecture, self._reporter.status)
+        watcher.node = await registration.register(self._architecture, reporter.status, reporter.reports)
         self.wake()
 
     async def run_lease(self) -> None:

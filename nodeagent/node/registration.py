@@ -10,10 +10,12 @@ from nodeagent.base import identity
 from nodeagent.base.aio import Backoff, Clock
 from nodeagent.contracts.api import NODES, Api
 from nodeagent.contracts.configuration import NodeAgentConfiguration
+from nodeagent.contracts.node import NodeReport
 from nodeagent.contracts.settings import NodeSettings
 from nodeagent.errors import ApiConflict, ApiError
 from nodeagent.model.node import NodeStatus
 from nodeagent.model.wire import to_wire
+from nodeagent.node.metadata import with_reports
 from nodeagent.node.startup import NodeStartup
 
 _INITIAL_BACKOFF_SECONDS = 0.1
@@ -101,14 +103,19 @@ class Registration:
         self._api, self._config, self._settings, self._clock = api, config, settings, clock
         self._startup = startup
 
-    async def register(self, architecture: str, status: NodeStatus) -> dict[str, Any]:
-        """Register the node and return the object from the API server."""
+    async def register(
+        self, architecture: str, status: NodeStatus, reports: Mapping[str, NodeReport]
+    ) -> dict[str, Any]:
+        """Register the node and return the object from the API server.
+
+        :param reports: the reports of plugins, whose taints a node may only set when it is created.
+        """
         backoff = Backoff(_INITIAL_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS, jitter=0)
         failing = False
         self._startup.attempted()
         while True:
             try:
-                node = await self._attempt(architecture, status)
+                node = await self._attempt(architecture, status, reports)
             except ApiError as error:
                 if not failing:
                     fields = {"node": self._settings.node_name, "err": str(error)}
@@ -118,11 +125,14 @@ class Registration:
             else:
                 return node
 
-    async def _attempt(self, architecture: str, status: NodeStatus) -> dict[str, Any]:
+    async def _attempt(
+        self, architecture: str, status: NodeStatus, reports: Mapping[str, NodeReport]
+    ) -> dict[str, Any]:
         name = self._settings.node_name
         _log.info("Attempting to register node", extra={"node": name})
         try:
-            node = await self._api.create(NODES, initial_node(self._config, self._settings, architecture, status))
+            initial = with_reports(initial_node(self._config, self._settings, architecture, status), reports)
+            node = await self._api.create(NODES, initial)
         except ApiConflict:
             existing = await self._api.get(NODES, name, into=dict)
         else:

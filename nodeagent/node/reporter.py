@@ -14,11 +14,13 @@ from nodeagent.base.logging import v_level
 from nodeagent.contracts.api import NODES, Api
 from nodeagent.contracts.context import RecorderContext
 from nodeagent.contracts.events import EventType
+from nodeagent.contracts.node import NodeReport
 from nodeagent.errors import ApiError, RuntimeFailure
 from nodeagent.model.meta import wire_time
 from nodeagent.model.node import NodeCondition, NodeStatus
 from nodeagent.model.wire import to_wire
 from nodeagent.node.condition_events import event_reasons
+from nodeagent.node.metadata_reporter import NodeMetadataReporter
 from nodeagent.node.startup import NodeStartup
 from nodeagent.node.status import READY, compute_status, conditions_of
 from nodeagent.node.status_inputs import StatusInputCollector
@@ -54,6 +56,7 @@ class NodeStatusReporter:
     ) -> None:
         self._context, self._plugins, self._collector, self._watcher = context, plugins, collector, watcher
         self._api, self._clock, self._startup = api, context.clock, startup
+        self._metadata = NodeMetadataReporter(context.node_name, api)
         self._waker = Waker(context.clock)
         self._period = context.config.node_status_update_frequency.seconds
         self._report_period = context.config.node_status_report_frequency.seconds
@@ -65,6 +68,8 @@ class NodeStatusReporter:
         self._boot_checked = False
         self._pod_cidr = ""
         self.computed = asyncio.Event()
+        self.reports: Mapping[str, NodeReport] = {}
+        """The last reports of plugins."""
         self.status: NodeStatus | None = None
         self.problem = ""
         """The error of the last report; empty on success."""
@@ -96,6 +101,7 @@ class NodeStatusReporter:
         inputs = await self._collector.collect(reported)
         own = {condition.type: condition for condition in self.status.conditions} if self.status else {}
         server = conditions_of(node)
+        self.reports = inputs.reports
         self.status = status = compute_status(inputs, (server, own), wire_time(self._clock.wall()))
         await self._record_changes(status, server)
         self.computed.set()
@@ -104,6 +110,7 @@ class NodeStatusReporter:
         await self._set_pod_cidr(node)
         if self._watcher is not None and self._watcher.node is not None:
             await self._report(status, self._watcher, runtime_known=inputs.runtime is not None)
+            await self._metadata.report(self._watcher, inputs.reports, inputs.reporting)
 
     async def _report(self, status: NodeStatus, watcher: NodeWatcher, *, runtime_known: bool) -> None:
         now = self._clock.now()

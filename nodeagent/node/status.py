@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nodeagent.base import identity
-from nodeagent.contracts.node import NodeConditionReport, NodeReport
+from nodeagent.contracts.node import NodeConditionReport, NodeReport, NodeTaint
 from nodeagent.contracts.runtime import Image, RuntimeStatus
 from nodeagent.model.node import (
     ContainerImage,
@@ -49,6 +49,10 @@ class NodeStatusInputs:
     declared_features: Collection[str] = ()
     volumes_in_use: Sequence[str] | None = None
     """``None`` keeps the list on the server."""
+    reports: Mapping[str, NodeReport] = field(default_factory=dict)
+    """Reports of the plugins that responded, by plugin, for the metadata of the node."""
+    reporting: Collection[str] = ()
+    """Names of all plugins that report."""
 
 
 def compute_status(inputs: NodeStatusInputs, before: Sequence[Mapping[str, NodeCondition]], now: str) -> NodeStatus:
@@ -104,6 +108,7 @@ def merge_reports(reports: Iterable[NodeReport]) -> NodeReport:
     annotations: dict[str, str | None] = {}
     in_use: list[str] | None = None
     declared: list[str] = []
+    taints: dict[tuple[str, str], NodeTaint] = {}
     for report in reports:
         capacity.update(report.capacity)
         allocatable.update(report.allocatable)
@@ -111,6 +116,7 @@ def merge_reports(reports: Iterable[NodeReport]) -> NodeReport:
         not_ready.extend(report.not_ready)
         labels.update(report.labels)
         annotations.update(report.annotations)
+        taints.update(((taint.key, taint.effect), taint) for taint in report.taints)
         if report.volumes_in_use is not None:
             in_use = [*(in_use or ()), *report.volumes_in_use]
         declared.extend(report.declared_features)
@@ -122,6 +128,7 @@ def merge_reports(reports: Iterable[NodeReport]) -> NodeReport:
         labels=labels,
         annotations=annotations,
         volumes_in_use=in_use,
+        taints=list(taints.values()),
         declared_features=declared,
     )
 

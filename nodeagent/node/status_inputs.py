@@ -24,6 +24,7 @@ from nodeagent.node.runtime_version import reported_version
 from nodeagent.node.status import NodeStatusInputs, merge_reports, missing_capacity, report_images
 from nodeagent.pluginmanager import PluginManager
 
+_HOOK = "nodeagent_report_node"
 _log = logging.getLogger(__name__)
 _APPARMOR_STABLE = Release(1, 31)
 """First release whose node status does not mention AppArmor."""
@@ -60,7 +61,7 @@ class StatusInputCollector:
 
         :raises ConfigError: the reservations exceed the capacity.
         """
-        report = merge_reports(result.value for result in await self._plugins.gather("nodeagent_report_node"))
+        report = merge_reports(result.value for result in await self._plugins.gather(_HOOK))
         online = await asyncio.to_thread(online_cpus)
         if problems := check_reservations(report.capacity, self._context.config, online):
             raise ConfigError(problems)
@@ -71,7 +72,7 @@ class StatusInputCollector:
         :param reported: the node status in the API.
         """
         config = self._context.config
-        results = await self._plugins.gather("nodeagent_report_node")
+        results = await self._plugins.gather(_HOOK)
         report = merge_reports(result.value for result in results)
         machine = await self.machine()
         capacity = {"pods": str(pod_capacity(config, os.cpu_count() or 1)), **report.capacity}
@@ -93,6 +94,8 @@ class StatusInputCollector:
             runtime=self._health.last_status,
             declared_features=report.declared_features,
             volumes_in_use=report.volumes_in_use,
+            reports={result.plugin: result.value for result in results},
+            reporting=[info.name for info in self._plugins.plugins() if _HOOK in info.hooks],
         )
 
     def _info(self, machine: Machine, swap_bytes: int) -> NodeSystemInfo:

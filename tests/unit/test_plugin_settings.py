@@ -3,6 +3,7 @@
 import pytest
 
 from nodeagent import hookimpl
+from nodeagent.contracts.settings_check import DeclaredPlugin, SettingsCheck, SettingsProblem
 from nodeagent.errors import ConfigError
 from nodeagent.plugin_containment import Containment, StallPolicy
 from nodeagent.plugin_settings import load_plugin_config
@@ -100,3 +101,39 @@ def test_settings_of_a_plugin_that_failed_to_load_are_ignored(tmp_path, plugins)
     plugins.provide_all("nodeagent_configure", config=None, context=None, plugins=plugins)
 
     assert load(tmp_path, plugins, "plugins: {broken: {limit: 1}}").settings == {}
+
+
+class Host:
+    """Plugin that registers others as its settings specify."""
+
+    @hookimpl
+    def nodeagent_settings_schema(self):
+        return {"type": "object"}
+
+    @hookimpl
+    def nodeagent_check_settings(self, settings):
+        names = settings.get("host", {}).get("names", ())
+        short = [SettingsProblem(f"names[{i}]", name, "is too short") for i, name in enumerate(names) if len(name) < 2]
+        return SettingsCheck(short, [DeclaredPlugin(name, f"names[{i}]") for i, name in enumerate(names)])
+
+
+def test_hook_check_settings(tmp_path, plugins):
+    plugins.register(Host(), name="host")
+
+    config = load(tmp_path, plugins, "{plugins: {host: {names: [shelf]}}, requiredPlugins: [shelf]}")
+    plugins.contain(config.containment.quarantine, config.containment.required, config.declared)
+
+    assert config.declared == {"shelf"}
+    assert plugins.is_required("shelf")
+
+
+def test_problems_of_checked_settings_have_paths_in_the_file(tmp_path, plugins):
+    plugins.register(Host(), name="host")
+
+    found = problems(tmp_path, plugins, "{plugins: {host: {names: [x, policy]}}, requiredPlugins: [missing]}")
+
+    assert found == [
+        ("plugins.host.names[0]", "x", "is too short"),
+        ("plugins.host.names[1]", None, "has the name of another plugin, policy"),
+        ("requiredPlugins[0]", "missing", "plugin is not installed"),
+    ]

@@ -7,14 +7,15 @@ that is imported.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nodeagent import hookimpl
 from nodeagent_plugins.external_plugins.settings import NAME, SCHEMA, problems_of
 
 if TYPE_CHECKING:
-    from nodeagent.contracts.context import ConfigContext
+    from nodeagent.contracts.checks import NodeCheck
+    from nodeagent.contracts.context import ConfigContext, ImageContext
     from nodeagent.contracts.hooks import PluginHost
     from nodeagent.contracts.settings_check import SettingsCheck
 
@@ -41,3 +42,20 @@ def nodeagent_configure(context: ConfigContext, plugins: PluginHost) -> None:
         from nodeagent_plugins.external_plugins.registration import register_plugins
 
         register_plugins(settings, context, plugins)
+
+
+@hookimpl
+def nodeagent_provide_node_checks(context: ImageContext) -> Sequence[NodeCheck]:
+    settings = context.plugin_settings.get(NAME, {})
+    if not settings.get("plugins"):
+        return ()
+    from nodeagent_plugins.external_plugins.node_checks import node_check
+    from nodeagent_plugins.external_plugins.registration import socket_directory, socket_of
+    from nodeagent_plugins.external_plugins.settings import parse
+
+    directory = socket_directory(settings, context.root_dir)
+    return [
+        node_check(plugin.name, socket_of(plugin, directory))
+        for plugin in parse(settings)
+        if "node_checks" in plugin.capabilities
+    ]

@@ -31,6 +31,11 @@ class HookCalls:
         """Name of the plugin."""
         return self._session.plugin.name
 
+    @property
+    def is_starting(self) -> bool:
+        """True while a call would wait for the plugin."""
+        return self._session.is_starting
+
     async def __call__(self, hook: str, method: Method, request: Any) -> Any:
         """Send *request* and return the response.
 

@@ -18,17 +18,36 @@ from nodeagent.contracts.cgroups import ProcessCgroups
 from nodeagent.contracts.context import AgentContext, ConfigContext
 from nodeagent.contracts.hooks import PluginHost
 from nodeagent_plugins.external_plugins.admission import Admission
+from nodeagent_plugins.external_plugins.container_mutation import ContainerMutation
+from nodeagent_plugins.external_plugins.credentials import CredentialHooks
+from nodeagent_plugins.external_plugins.eviction import Eviction
 from nodeagent_plugins.external_plugins.hook_calls import HookCalls
-from nodeagent_plugins.external_plugins.process import Executable, owner_of
+from nodeagent_plugins.external_plugins.node_report import NodeReporter
+from nodeagent_plugins.external_plugins.notifications import Notifications
+from nodeagent_plugins.external_plugins.pod_source import PodSourceHooks
+from nodeagent_plugins.external_plugins.process import SOCKET_NAME, Executable, owner_of
 from nodeagent_plugins.external_plugins.session import Session
 from nodeagent_plugins.external_plugins.settings import ExternalPlugin, parse
 from nodeagent_plugins.external_plugins.supervision import Supervisor, supervise_executable, supervise_socket
+from nodeagent_plugins.external_plugins.volumes import Volumes
 
 _log = logging.getLogger(__name__)
 _RUN = Path("/run/nodeagent")
 
-HOOKS: Mapping[str, Callable[[HookCalls], object]] = MappingProxyType({"admission": Admission})
-"""Class with the hooks of each capability that needs nothing but calls."""
+CALL_HOOKS: Mapping[str, Callable[[HookCalls], object]] = MappingProxyType(
+    {
+        "admission": Admission,
+        "eviction": Eviction,
+        "container_mutation": ContainerMutation,
+        "notifications": Notifications,
+        "node_report": NodeReporter,
+    }
+)
+"""Class with the async hooks of each capability."""
+PROVIDER_HOOKS: Mapping[str, Callable[[Session], object]] = MappingProxyType(
+    {"volumes": Volumes, "credentials": CredentialHooks, "pod_source": PodSourceHooks}
+)
+"""Class with the provider hooks of each capability."""
 
 
 class Hooks:
@@ -52,6 +71,8 @@ class Lifetime:
 
     @hookimpl
     def nodeagent_provide_background_loops(self, context: AgentContext) -> Sequence[BackgroundLoop]:
+        if "node_report" in self._session.plugin.capabilities:
+            self._session.on_connected.append(context.trigger_node_status)
         return (self._supervisor(context),)
 
     def _supervisor(self, context: AgentContext) -> Supervisor:
@@ -73,27 +94,31 @@ def register_plugins(settings: Mapping[str, Any], context: ConfigContext, plugin
     """Register an object for each configured plugin."""
     configured = parse(settings)
     names = [plugin.name for plugin in configured if plugin.command and plugin.user is None]
-    directory = Path(settings.get("directory") or default_directory(context.root_dir, is_root=os.geteuid() == 0))
+    directory = socket_directory(settings, context.root_dir)
     for plugin in configured:
         session = Session(
             plugin,
             context.node_name,
             context.clock,
             on_failure=partial(plugins.record_failure, plugin.name),
-            on_connected=partial(plugins.record_recovery, plugin.name),
         )
+        session.on_connected.append(partial(plugins.record_recovery, plugin.name))
         call = HookCalls(session, plugins.deadline_of)
-        parts = [_part(capability, plugin, call) for capability in sorted(plugin.capabilities)]
-        hooks = Hooks(Lifetime(session, directory, names), *parts)
+        parts = [make(call) for capability, make in CALL_HOOKS.items() if capability in plugin.capabilities]
+        providers = [make(session) for name, make in PROVIDER_HOOKS.items() if name in plugin.capabilities]
+        hooks = Hooks(Lifetime(session, directory, names), *parts, *providers)
         plugins.register(hooks, name=plugin.name, origin=plugin.origin)
 
 
-def default_directory(root_dir: Path, *, is_root: bool) -> Path:
+def socket_of(plugin: ExternalPlugin, directory: Path) -> str:
+    """Return the path of a plugin's socket."""
+    return str(directory / plugin.name / SOCKET_NAME) if plugin.command else plugin.socket
+
+
+def socket_directory(settings: Mapping[str, Any], root_dir: Path) -> Path:
     """Return the directory of sockets, which other users can traverse, separate for each agent of the host."""
-    if not is_root:
+    if configured := settings.get("directory"):
+        return Path(configured)
+    if os.geteuid() != 0:
         return root_dir / "external-plugins"
     return _RUN / hashlib.blake2b(str(root_dir).encode(), digest_size=4).hexdigest()
-
-
-def _part(capability: str, plugin: ExternalPlugin, call: HookCalls) -> object:
-    return HOOKS[capability](call)

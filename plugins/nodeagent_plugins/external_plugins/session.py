@@ -7,8 +7,8 @@ import json
 import logging
 import math
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Any
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Protocol
 
 import nodeagent
 from nodeagent.base.aio import Clock
@@ -29,6 +29,16 @@ _TRANSIENT = ("ResourceExhausted", "Canceled", "Aborted")
 _log = logging.getLogger(__name__)
 
 
+class Connect(Protocol):
+    """Opens a connection, as :func:`nodeagent.base.plugin_rpc.connect` does."""
+
+    def __call__(
+        self, socket: str, deadline_seconds: float, /, *, max_message_bytes: int
+    ) -> AbstractAsyncContextManager[Connection]:
+        """Return the connection for an ``async with`` block."""
+        ...
+
+
 class NegotiationError(Exception):
     """The plugin cannot be used; the message contains the reason."""
 
@@ -37,8 +47,8 @@ class Session:
     """Calls of one plugin over its current connection.
 
     :param node_name: name of this node, for the plugin.
+    :param connect: opens connections.
     :param on_failure: called with the reason of each lost connection or failed negotiation.
-    :param on_connected: called after each negotiation.
     """
 
     def __init__(
@@ -48,11 +58,13 @@ class Session:
         clock: Clock,
         *,
         on_failure: Callable[[str], None] = lambda reason: None,
-        on_connected: Callable[[], None] = lambda: None,
+        connect: Connect = connect,
     ) -> None:
         self.plugin = plugin
         self._node_name, self._clock = node_name, clock
-        self._on_failure, self._on_connected = on_failure, on_connected
+        self._on_failure, self._connect = on_failure, connect
+        self.on_connected: list[Callable[[], None]] = []
+        """Called after each negotiation."""
         self._connection: Connection | None = None
         self._settled = asyncio.Event()
         self._problem = ""
@@ -62,6 +74,11 @@ class Session:
     def connected(self) -> bool:
         """True if the plugin can be called."""
         return self._connection is not None
+
+    @property
+    def is_starting(self) -> bool:
+        """True while the plugin is started or connected for the first time since its last failure."""
+        return self._connection is None and not self._settled.is_set()
 
     @property
     def version(self) -> str:
@@ -121,7 +138,7 @@ class Session:
         :raises NegotiationError: the plugin did not respond within its start time, or is unsuitable.
         """
         seconds = self.plugin.start_seconds
-        async with connect(socket, math.inf, max_message_bytes=_MAX_MESSAGE_BYTES) as connection:
+        async with self._connect(socket, math.inf, max_message_bytes=_MAX_MESSAGE_BYTES) as connection:
             try:
                 async with asyncio.timeout(seconds):
                     await connection.wait_ready(seconds)
@@ -132,7 +149,8 @@ class Session:
                 raise NegotiationError(f"did not register within {seconds:g} s") from None
             self._connection, self._problem = connection, ""
             self._settled.set()
-            self._on_connected()
+            for notify in self.on_connected:
+                notify()
             try:
                 yield connection
             finally:

@@ -83,3 +83,16 @@ def test_one_call_is_attempted_after_the_quarantine():
 
     state.cancelled()
     assert state.allows(6)
+
+
+def test_recovery_outside_of_calls_does_not_end_a_quarantine():
+    quarantine = Quarantine(QuarantinePolicy(failures=2))
+    quarantine.failed(0, "exited")
+    quarantine.recovered()
+    assert quarantine.failing_since is None
+
+    quarantine.failed(1, "exited")
+    quarantine.recovered()
+
+    assert quarantine.failing_since == 1
+    assert not quarantine.allows(2)

@@ -1,0 +1,52 @@
+"""Capability ``credentials``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from nodeagent import hookimpl
+from nodeagent.base.plugin_rpc import methods_of
+from nodeagent.base.pluginproto import plugin_v1_pb2 as api
+from nodeagent.contracts.image_service import Credentials
+from nodeagent.contracts.images import CredentialProvider
+from nodeagent.errors import PluginError
+from nodeagent.model.pod import Pod
+from nodeagent_plugins.external_plugins.messages import encode_pod
+from nodeagent_plugins.external_plugins.session import Session
+
+SECONDS = 30.0
+"""Time limit of a call."""
+_METHODS = methods_of(api.DESCRIPTOR.services_by_name["Credentials"])
+
+_log = logging.getLogger(__name__)
+
+
+class CredentialHooks:
+    """Provides the plugin's credential provider."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @hookimpl
+    def nodeagent_provide_credential_providers(self) -> Sequence[CredentialProvider]:
+        return (ExternalCredentials(self._session),)
+
+
+class ExternalCredentials:
+    """Implements the contract ``CredentialProvider``; a failure is logged, and the image is pulled without them."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def credentials(self, image: str, pod: Pod | None = None) -> Sequence[Credentials]:
+        name = self._session.plugin.name
+        request = api.GetCredentialsRequest(image=image, pod=encode_pod(pod) if pod is not None else b"")
+        try:
+            response = await self._session.call("GetCredentials", _METHODS["GetCredentials"], request, SECONDS)
+        except PluginError as error:
+            _log.error(
+                "Failed to get credentials from plugin", extra={"plugin": name, "image": image, "err": str(error)}
+            )
+            return ()
+        return [Credentials(each.username, each.password, source=name) for each in response.credentials]
