@@ -14,14 +14,14 @@ from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.device_versions import structured
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.controllers.change_feed import ChangeFeed
-from apiserver_stub.controllers.devices.writes import DeviceNames, allocate, create_extended, reserve_claim
+from apiserver_stub.controllers.devices.device_binder import DeviceBinder
 from apiserver_stub.controllers.event_recorder import EventRecorder
 from apiserver_stub.controllers.leases import SCHEDULER, is_held
 from apiserver_stub.controllers.volumes.writes import CLAIMS, VOLUMES, reserve, select_node
 from apiserver_stub.kinds.nodes import is_ready
 from apiserver_stub.kinds.pod_binding import BindingRules, bound, topology_labels
 from apiserver_stub.scheduling.decision import PodResources, decide
-from apiserver_stub.scheduling.dynamic_resources import DYNAMIC_RESOURCES, DevicePlan, DeviceState, PodDevices
+from apiserver_stub.scheduling.dynamic_resources import DYNAMIC_RESOURCES
 from apiserver_stub.scheduling.model import NodeInfo, NodeTaintKeys, SchedulingFeatures, read_pod
 from apiserver_stub.scheduling.queue import PendingPods
 from apiserver_stub.scheduling.state import ClusterState
@@ -47,6 +47,8 @@ _JOINED = ("PodTopologySpread", "InterPodAffinity")
 """Filters whose result a new pod may change."""
 _IDLE_SECONDS = 3600.0
 _LEASE_CHECK_SECONDS = 30.0
+_CONDITION_SECONDS = 30.0
+"""Time after which a pod that waits for its devices is tried again."""
 
 
 async def bind_to_single_node(
@@ -93,20 +95,11 @@ class Scheduler:
             CLAIMS: self._volumes.claims,
             classes: self._volumes.classes,
         }
-        self._device_names = DeviceNames.of(identity)
-        provides_extended = gates.enabled("DRAExtendedResource")
-        class_resource = self._device_names.class_resource if provides_extended else ""
-        self._devices = DeviceState(self._device_names.group, class_resource, self._device_names.extended)
-        self._of_devices: dict[str, dict[str, Object]] = {}
-        if allocates_devices:
-            self._of_devices = {
-                self._device_names.classes: self._devices.classes,
-                self._device_names.slices: self._devices.slices,
-                self._device_names.claims: self._devices.claims,
-            }
+        self._events = EventRecorder(store, NAME, event_ttl_seconds, identity, clock)
+        self._devices = DeviceBinder(store, identity, gates, self._clock, self._events, is_served=allocates_devices)
+        self._of_devices = self._devices.collections
         names = [_NAMESPACES, _NODES, *self._of_volumes, *self._of_devices, _PODS]
         self._feed = ChangeFeed(store, names, self)
-        self._events = EventRecorder(store, NAME, event_ttl_seconds, identity, clock)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -230,8 +223,13 @@ class Scheduler:
         """
         info = read_pod(pod, self._features)
         volumes = PodVolumes(self._volumes, info, self._state.pods) if info.claims else None
-        has_devices = bool(self._of_devices) and bool(info.device_claims or info.extended)
-        devices = PodDevices(self._devices, info) if has_devices else None
+        devices = self._devices.devices_of(info)
+        now = self._clock.now()
+        # Recorded before the writes: the claims may change while they are awaited.
+        if devices is not None and (failed := devices.failed(self._clock.wall())):
+            self._pending.wait_for(key, (DYNAMIC_RESOURCES,), now)
+            await self._devices.release(devices, failed, pod)
+            return
         decision = decide(self._state, info, PodResources(volumes, devices))
         node = self._choose(decision.feasible)
         if node and volumes is not None and (plan := volumes.plan(node)):
@@ -241,10 +239,10 @@ class Scheduler:
             return
         changes: Object = {}
         if node and devices is not None:
-            bound_devices = await self._bind_devices(devices.plan(node), pod)
+            self._pending.wait_for(key, (DYNAMIC_RESOURCES,), now, _CONDITION_SECONDS)
+            bound_devices = await self._devices.bind(devices, node, pod)
             if bound_devices is None:
-                self._pending.wait_for(key, (DYNAMIC_RESOURCES,), self._clock.now())
-                return  # A claim has changed since the decision.
+                return
             changes = bound_devices
         if node:
             if await self._bind(key, pod, node, changes):
@@ -263,23 +261,6 @@ class Scheduler:
             await reserve(self._store, volume, claim, self._volumes.names)
         for claim in plan.provision:
             await select_node(self._store, claim, node, self._volumes.names)
-
-    async def _bind_devices(self, plan: DevicePlan, pod: Object) -> Object | None:
-        """Allocate and reserve the claims of *plan*; return the changes of the pod's status.
-
-        :returns: ``None`` if a claim has changed since the decision.
-        """
-        for claim, allocation in plan.allocate:
-            if not await allocate(self._store, self._device_names, claim, allocation, pod):
-                return None
-        for claim in plan.reserve:
-            if not await reserve_claim(self._store, self._device_names, claim, pod):
-                return None
-        name = plan.existing
-        if plan.create is not None:
-            spec, allocation = plan.create
-            name = await create_extended(self._store, self._device_names, spec, allocation, pod)
-        return {"extendedResourceClaimStatus": plan.extended_status(name)} if name else {}
 
     def _choose(self, feasible: tuple[str, ...]) -> str:
         """Return the node to bind to: the only ready one, or the only feasible one; empty if there are several."""

@@ -57,15 +57,6 @@ class Device:
         kind, value = next(iter(found.items()))
         return kind, tuple(value) if isinstance(value, list) else value
 
-    def capacity(self, name: str) -> Quantity | None:
-        """Return the capacity *name*, ``None`` if the device does not have it."""
-        capacities = self.spec.get("capacity") or {}
-        found = capacities.get(name)
-        domain, _, identifier = name.partition("/")
-        if found is None and domain == self.id.driver:
-            found = capacities.get(identifier)
-        return None if found is None else Quantity.parse(str(found.get("value") or "0"))
-
     def consumption(self) -> Iterator[tuple[CounterKey, int]]:
         """Yield the counters that the device consumes, with the amount in billionths."""
         for item in self.spec.get("consumesCounters") or ():

@@ -4,48 +4,59 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object, dig
-from apiserver_stub.scheduling.device_allocation import AllocationError, Allocator
+from apiserver_stub.scheduling.binding_conditions import BindingState, binding_state
+from apiserver_stub.scheduling.device_allocation import AllocationError, AllocationFeatures, Allocator, DevicesInUse
 from apiserver_stub.scheduling.device_pools import DeviceId, pools_for
-from apiserver_stub.scheduling.extended_resources import (
-    ExtendedRequest,
-    claim_spec,
-    claim_status,
-    classes_by_resource,
-)
+from apiserver_stub.scheduling.device_taints import with_rules
+from apiserver_stub.scheduling.extended_resources import ExtendedClaim, classes_by_resource, extended_claim
 from apiserver_stub.scheduling.model import NodeInfo, PodInfo
 from apiserver_stub.scheduling.node_filters import Rejection
 from apiserver_stub.scheduling.pod_claims import can_be_reserved, is_owned_by, is_reserved_for
 from nodeagent.base.node_affinity import node_matches
+from nodeagent.base.quantity import Quantity
 
 DYNAMIC_RESOURCES = "DynamicResources"
 
 
 @dataclass
 class DeviceState:
-    """Device classes, resource slices and resource claims by key, with the structure of ``v1``."""
+    """Device classes, resource slices, resource claims and taint rules by key, with the structure of ``v1``."""
 
     group: str
     class_resource: str = ""
     """Prefix of the extended resource of each device class; empty if claims do not provide extended resources."""
     extended_annotation: str = ""
     """Annotation of the claims for extended resources."""
+    features: AllocationFeatures = field(default_factory=AllocationFeatures)
     classes: dict[str, Object] = field(default_factory=dict)
     slices: dict[str, Object] = field(default_factory=dict)
     claims: dict[str, Object] = field(default_factory=dict)
+    rules: dict[str, Object] = field(default_factory=dict)
 
     def clear(self) -> None:
-        for objects_by_key in (self.classes, self.slices, self.claims):
+        for objects_by_key in (self.classes, self.slices, self.claims, self.rules):
             objects_by_key.clear()
 
-    def devices_in_use(self) -> Iterator[DeviceId]:
-        """Yield the devices that are allocated to a claim, except for those with admin access."""
+    def devices_in_use(self) -> DevicesInUse:
+        """Return the devices that are allocated to a claim, except for those with administrative access."""
+        dedicated: set[DeviceId] = set()
+        shared: dict[DeviceId, dict[str, int]] = {}
         for claim in self.claims.values():
             for result in dig(claim, ("status", "allocation", "devices", "results")) or ():
-                if not result.get("adminAccess"):
-                    yield DeviceId(*(result.get(name) or "" for name in ("driver", "pool", "device")))
+                if result.get("adminAccess"):
+                    continue
+                id = DeviceId(*(result.get(name) or "" for name in ("driver", "pool", "device")))
+                if not (self.features.consumable_capacity and result.get("shareID")):
+                    dedicated.add(id)
+                    continue
+                used = shared.setdefault(id, {})
+                for name, amount in (result.get("consumedCapacity") or {}).items():
+                    used[name] = used.get(name, 0) + Quantity.parse(str(amount)).nanos
+        return DevicesInUse(frozenset(dedicated), shared)
 
 
 @dataclass(slots=True)
@@ -58,14 +69,14 @@ class DevicePlan:
     """Allocated claims that are not reserved for the pod yet."""
     create: tuple[Object, Object] | None = None
     """Specification and allocation of the claim for extended resources."""
-    extended: tuple[ExtendedRequest, ...] = ()
-    """Requests that the claim for extended resources satisfies."""
+    extended: ExtendedClaim = field(default_factory=ExtendedClaim)
+    """Requests of the claim for extended resources."""
     existing: str = ""
     """Name of that claim if an earlier attempt has created it."""
 
     def extended_status(self, claim: str) -> Object:
         """Return the status of the pod about its *claim* for extended resources."""
-        return claim_status(claim, self.extended)
+        return self.extended.status(claim)
 
 
 class PodDevices:
@@ -89,9 +100,9 @@ class PodDevices:
             if not _is_usable(claim, node):
                 return Rejection(DYNAMIC_RESOURCES, ("resourceclaim not available on the node",))
         plan = DevicePlan(reserve=[item for item in self._allocated if not is_reserved_for(item, self._uid)])
-        plan.extended = tuple(self._backed(node))
-        pending, spec = list(self._pending), claim_spec(plan.extended, self._classes)
-        if plan.extended:
+        plan.extended = extended_claim(self._extended, self._backed(node))
+        pending, spec = list(self._pending), plan.extended.spec(self._classes)
+        if plan.extended.requests:
             if (earlier := self._earlier_claim()) is not None:
                 if not _is_usable(earlier, node):
                     return Rejection(DYNAMIC_RESOURCES, ("cannot schedule extended resource claim",))
@@ -99,10 +110,11 @@ class PodDevices:
             else:
                 pending.append({"metadata": {"name": "<extended-resources>"}, "spec": spec})
         if pending:
-            pools = pools_for(self._state.slices.values(), node.name, node.labels)
-            in_use = frozenset(self._state.devices_in_use())
+            state = self._state
+            slices = with_rules(state.slices.values(), state.rules.values())
+            pools, in_use = pools_for(slices, node.name, node.labels), state.devices_in_use()
             try:
-                allocations = Allocator(node.name, pools, self._state.classes, in_use).allocate(pending)
+                allocations = Allocator(node.name, pools, state.classes, in_use, state.features).allocate(pending)
             except AllocationError as error:
                 return Rejection(DYNAMIC_RESOURCES, (str(error),))
             if allocations is None:
@@ -119,22 +131,43 @@ class PodDevices:
 
     def without_backed(self, pod: PodInfo, node: NodeInfo) -> PodInfo:
         """Return *pod* without the requests for extended resources that claims provide on *node*."""
-        backed = {request.resource for request in self._backed(node)}
+        backed = self._backed(node)
         if not backed:
             return pod
         return replace(pod, requests={name: amount for name, amount in pod.requests.items() if name not in backed})
 
-    def _backed(self, node: NodeInfo) -> Iterator[ExtendedRequest]:
-        """Yield the requests for resources of device classes that *node* does not provide itself."""
-        for request in self._extended:
-            if request.resource in self._classes and not node.allocatable.get(request.resource):
-                yield request
+    def failed(self, now: datetime) -> list[Object]:
+        """Return the claims of this pod alone whose devices do not become ready, so that others are allocated."""
+        found = [item for item in self._conditioned(now, BindingState.FAILED) if is_reserved_for(item, self._uid)]
+        return [item for item in found if len(dig(item, ("status", "reservedFor")) or ()) == 1]
+
+    def waits(self, now: datetime) -> bool:
+        """Return whether the drivers of allocated devices have not reported all binding conditions."""
+        return bool(self._conditioned(now, BindingState.WAITING))
+
+    def is_extended(self, claim: Object) -> bool:
+        """Return whether *claim* is that of the extended resources."""
+        return (claim["metadata"].get("annotations") or {}).get(self._state.extended_annotation) == "true"
+
+    def _conditioned(self, now: datetime, state: BindingState) -> list[Object]:
+        if not self._state.features.binding_conditions:
+            return []
+        earlier = self._earlier_claim() if self._extended else None
+        claims = self._allocated if earlier is None else [*self._allocated, earlier]
+        return [item for item in claims if binding_state(item, now) is state]
+
+    def _backed(self, node: NodeInfo) -> frozenset[str]:
+        """Return the requested resources of device classes that *node* does not provide itself."""
+        return frozenset(
+            item.resource
+            for item in self._extended
+            if item.resource in self._classes and not node.allocatable.get(item.resource)
+        )
 
     def _earlier_claim(self) -> Object | None:
         """Return the claim for extended resources that was created before the pod could be bound."""
         for claim in self._state.claims.values():
-            annotations = claim["metadata"].get("annotations") or {}
-            if annotations.get(self._state.extended_annotation) == "true" and is_owned_by(claim, self._uid):
+            if self.is_extended(claim) and is_owned_by(claim, self._uid):
                 return claim
         return None
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from apiserver_stub.apimachinery import resource_lists
 from apiserver_stub.apimachinery.label_selectors import read_selector
 from apiserver_stub.apimachinery.objects import Object, dig
-from apiserver_stub.scheduling.extended_resources import ExtendedRequest, extended_requests
+from apiserver_stub.scheduling.extended_resources import ContainerAmount, extended_amounts
 from apiserver_stub.scheduling.pod_claims import PodClaim, claims_of
 from apiserver_stub.scheduling.required_features import required_features
 from apiserver_stub.scheduling.resized_requests import with_reserved_requests
@@ -86,7 +86,7 @@ class PodInfo:
     features: frozenset[str] = frozenset()
     """Features that its node must declare."""
     device_claims: tuple[PodClaim, ...] = ()
-    extended: tuple[ExtendedRequest, ...] = ()
+    extended: tuple[ContainerAmount, ...] = ()
 
     def tolerates(self, taint: Mapping[str, str]) -> bool:
         return any(tolerates(toleration, taint) for toleration in self.tolerations)
@@ -199,7 +199,7 @@ def read_pod(pod: Object, features: SchedulingFeatures | None = None) -> PodInfo
         claims=tuple(_claims(spec, metadata["name"])),
         features=frozenset(required_features(spec) if features.requires_declared else ()),
         device_claims=tuple(claims_of(pod)),
-        extended=tuple(extended_requests(spec)),
+        extended=tuple(extended_amounts(spec)),
     )
 
 

@@ -18,6 +18,8 @@ class _Pending:
     created: str
     attempts: int = 0
     tried_at: float = 0.0
+    flush_at: float = 0.0
+    """Time at which a parked pod is tried again without a change."""
     filters: frozenset[str] | None = None
     """Filters that rejected the pod; ``None`` while it is queued."""
     active: bool = False
@@ -65,7 +67,7 @@ class PendingPods:
             pod = self._pods.get(key)
             if pod is None:
                 continue
-            if pod.filters is not None and now >= pod.tried_at + FLUSH_SECONDS:
+            if pod.filters is not None and now >= pod.flush_at:
                 pod.filters = None
             if pod.filters is None:
                 self._schedule(key, pod, now)
@@ -77,17 +79,17 @@ class PendingPods:
                 return key
         return None
 
-    def park(self, key: str, filters: Iterable[str], now: float) -> None:
-        """Record that a pod fits on no node because of *filters*."""
+    def park(self, key: str, filters: Iterable[str], now: float, seconds: float = FLUSH_SECONDS) -> None:
+        """Record that a pod fits on no node because of *filters*; it is tried again after *seconds* at the latest."""
         pod = self._pods.get(key)
         if pod is not None:
             pod.attempts += 1
-            pod.tried_at, pod.filters = now, frozenset(filters)
-            heapq.heappush(self._timers, (now + FLUSH_SECONDS, key))
+            pod.tried_at, pod.flush_at, pod.filters = now, now + seconds, frozenset(filters)
+            heapq.heappush(self._timers, (pod.flush_at, key))
 
-    def wait_for(self, key: str, filters: Iterable[str], now: float) -> None:
+    def wait_for(self, key: str, filters: Iterable[str], now: float, seconds: float = FLUSH_SECONDS) -> None:
         """Record that a pod fits, but waits for a change that :meth:`retry` reports, without counting an attempt."""
-        self.park(key, filters, now)
+        self.park(key, filters, now, seconds)
         pod = self._pods.get(key)
         if pod is not None:
             pod.attempts = 0

@@ -61,6 +61,11 @@ class DeviceNames:
         return f"{self.group}/resourceclaims"
 
     @property
+    def rules(self) -> str:
+        """Collection of the taint rules."""
+        return f"{self.group}/devicetaintrules"
+
+    @property
     def templates(self) -> str:
         """Collection of the resource claim templates."""
         return f"{self.group}/resourceclaimtemplates"
@@ -168,6 +173,37 @@ async def release_claim(
 
     await _change(store, names, claim, edit)
     return result
+
+
+async def deallocate(store: Store, names: DeviceNames, claim: Object, pod: Object) -> None:
+    """Deallocate *claim*, which only *pod* has reserved, so that other devices are allocated."""
+    uid = pod["metadata"]["uid"]
+
+    def edit(obj: Object) -> bool:
+        status = obj.get("status") or {}
+        if any(item.get("uid") != uid for item in status.get("reservedFor") or ()):
+            return False
+        dropped = ("reservedFor", "allocation", "devices")
+        obj["status"] = {key: value for key, value in status.items() if key not in dropped}
+        metadata = obj["metadata"]
+        metadata["finalizers"] = [item for item in metadata.get("finalizers") or () if item != names.finalizer]
+        if not metadata["finalizers"]:
+            del metadata["finalizers"]
+        return True
+
+    await _change(store, names, claim, edit)
+
+
+async def delete_extended(store: Store, names: DeviceNames, claim: Object) -> None:
+    """Delete the claim for extended resources of a pod that is not bound."""
+    metadata = claim["metadata"]
+
+    def decide(current: Record | None) -> Outcome:
+        if current is None or objects.decode(current.data)["metadata"].get("uid") != metadata["uid"]:
+            return Keep()
+        return Remove(current.data)
+
+    await store.update(names.claims, objects.key_of(metadata["namespace"], metadata["name"]), decide)
 
 
 async def _change(store: Store, names: DeviceNames, claim: Object, edit: Callable[[Object], bool]) -> bool:

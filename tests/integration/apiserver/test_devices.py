@@ -398,6 +398,99 @@ def test_extended_resource_is_provided_by_a_claim(api: Api, resource: str) -> No
     api.ok("DELETE", f"{CLASSES}/extended")
 
 
+def publish(api: Api, *devices: dict[str, Any]) -> None:
+    """Replace the devices of the pool ``special``."""
+    api.call("DELETE", f"{SLICES}/special")
+    pool = {"name": "special", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "special.example.com", "nodeName": "n1", "pool": pool, "devices": list(devices)}
+    api.ok("POST", SLICES, {"metadata": {"name": "special"}, "spec": spec})
+
+
+def special(**fields: Any) -> dict[str, Any]:
+    """Return the specification of a claim for a device of :func:`publish`."""
+    selector = 'device.driver == "special.example.com"'
+    exactly = {"deviceClassName": "any", "selectors": [{"cel": {"expression": selector}}], **fields}
+    return {"devices": {"requests": [{"name": "one", "exactly": exactly}]}}
+
+
+@pytest.fixture(scope="module")
+def any_class(api: Api) -> None:
+    api.ok("POST", CLASSES, {"metadata": {"name": "any"}, "spec": {}})
+
+
+@pytest.mark.usefixtures("any_class")
+def test_claims_share_a_device_while_its_capacity_suffices(api: Api) -> None:
+    policy = {"default": "1Gi", "validRange": {"min": "1Gi", "step": "1Gi"}}
+    capacity = {"memory": {"value": "8Gi", "requestPolicy": policy}}
+    publish(api, {"name": "gpu", "allowMultipleAllocations": True, "capacity": capacity})
+    for name, amount in (("one", "2500Mi"), ("two", "5Gi"), ("three", "1Gi")):
+        create_claim(api, name, special(capacity={"requests": {"memory": amount}}))
+        create_pod(api, name, resourceClaimName=name)
+    wait_for(lambda: is_bound(api, "one") and is_bound(api, "two"))
+
+    results = [
+        api.ok("GET", f"{CLAIMS}/{name}")["status"]["allocation"]["devices"]["results"] for name in ("one", "two")
+    ]
+    assert [item["consumedCapacity"] for (item,) in results] == [{"memory": "3Gi"}, {"memory": "5Gi"}]
+    assert results[0][0]["shareID"] != results[1][0]["shareID"]
+    assert "cannot allocate all claims" in scheduled(api, "three")
+    remove(api, "one")
+    wait_for(lambda: is_bound(api, "three"))
+    remove(api, "two", "three")
+
+
+@pytest.mark.usefixtures("any_class")
+def test_pod_is_bound_once_its_device_is_ready(api: Api) -> None:
+    conditions = {"bindingConditions": ["attached"], "bindingFailureConditions": ["broken"], "bindsToNode": True}
+    publish(api, {"name": "a", **conditions}, {"name": "b", **conditions})
+    create_claim(api, "attach", special())
+    create_pod(api, "attach", resourceClaimName="attach")
+    claim = wait_for(lambda: has_allocation(api, "attach"))
+    (result,) = claim["status"]["allocation"]["devices"]["results"]
+    assert (result["device"], result["bindingConditions"]) == ("a", ["attached"])
+    assert claim["status"]["allocation"]["allocationTimestamp"]
+
+    report(api, claim, "broken")  # Another attempt allocates a device again.
+    claim = wait_for(lambda: (found := has_allocation(api, "attach")) and not found["status"].get("devices") and found)
+    assert not is_bound(api, "attach")
+    report(api, claim, "attached")
+
+    wait_for(lambda: is_bound(api, "attach"))
+    remove(api, "attach")
+
+
+def has_allocation(api: Api, name: str) -> Any:
+    claim = api.ok("GET", f"{CLAIMS}/{name}")
+    return claim if claim["status"].get("allocation") else None
+
+
+def report(api: Api, claim: Any, condition: str) -> None:
+    """Set a condition of the only device of *claim*, as its driver would."""
+    (result,) = claim["status"]["allocation"]["devices"]["results"]
+    now = "2026-01-01T00:00:00Z"
+    entry = {"type": condition, "status": "True", "reason": "Reported", "message": "", "lastTransitionTime": now}
+    device = {name: result[name] for name in ("driver", "pool", "device")} | {"conditions": [entry]}
+    body = {"status": {"devices": [device]}}
+    api.ok("PATCH", f"{CLAIMS}/{claim['metadata']['name']}/status", body, content_type=MERGE)
+
+
+def test_init_container_has_the_extended_resources_of_the_container(api: Api) -> None:
+    api.ok("POST", CLASSES, {"metadata": {"name": "extended"}, "spec": {"extendedResourceName": "example.com/gpu"}})
+    limits = {"resources": {"limits": {"example.com/gpu": "2"}}}
+    names = {"initContainers": "i", "containers": "c"}
+    spec = {kind: [{"name": name, "image": "registry.example/c:1", **limits}] for kind, name in names.items()}
+    api.ok("POST", PODS, {"metadata": {"name": "shared"}, "spec": spec})
+    wait_for(lambda: is_bound(api, "shared"))
+
+    status = api.ok("GET", f"{PODS}/shared")["status"]["extendedResourceClaimStatus"]
+    used = {item["containerName"]: item["requestName"] for item in status["requestMappings"]}
+    assert used == {"c": "container-1-request-0", "i": "container-1-request-0"}
+    assert devices_of(api, status["resourceClaimName"]) == ["gpu-0", "gpu-1"]
+    delete_pod(api, "shared")
+    wait_for(lambda: not api.ok("GET", CLAIMS)["items"])
+    api.ok("DELETE", f"{CLASSES}/extended")
+
+
 def test_unknown_extended_resource_is_insufficient(api: Api) -> None:
     amounts = {"example.com/unknown": "1"}
     container = {"name": "c", "image": "registry.example/c:1", "resources": {"limits": amounts, "requests": amounts}}

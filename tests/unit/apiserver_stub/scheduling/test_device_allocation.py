@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apiserver_stub.scheduling import device_allocation
-from apiserver_stub.scheduling.device_allocation import AllocationError, Allocator
+from apiserver_stub.scheduling.device_allocation import AllocationError, AllocationFeatures, Allocator, DevicesInUse
 from apiserver_stub.scheduling.device_pools import DeviceId, pools_for
 
 DRIVER, NODE = "gpu.example.com", "n1"
@@ -40,7 +40,7 @@ def allocate(
 ) -> list[list[str]] | None:
     """Return the names of the devices of each claim, ``None`` if they are not available."""
     classes = classes or {"gpu": {"metadata": {"name": "gpu"}, "spec": {}}}
-    used = frozenset(DeviceId(DRIVER, NODE, name) for name in in_use)
+    used = DevicesInUse(frozenset(DeviceId(DRIVER, NODE, name) for name in in_use))
     found = Allocator(NODE, pools_for(slices, NODE, {"zone": "a"}), classes, used).allocate(claims)
     return None if found is None else [[item["device"] for item in each["devices"]["results"]] for each in found]
 
@@ -80,7 +80,7 @@ def test_devices_in_use_are_left_out_except_for_admin_access():
 def test_first_available_alternative_is_allocated():
     alternatives = [request("large", "false"), request("small")]
     subrequests = [{"name": item["name"], **item["exactly"]} for item in alternatives]
-    found = Allocator(NODE, pools_for(TWO, NODE, {}), {"gpu": {"metadata": {"name": "gpu"}}}, frozenset()).allocate(
+    found = Allocator(NODE, pools_for(TWO, NODE, {}), {"gpu": {"metadata": {"name": "gpu"}}}, DevicesInUse()).allocate(
         [claim({"name": "one", "firstAvailable": subrequests})]
     )
 
@@ -116,7 +116,7 @@ def test_tainted_device_needs_a_toleration():
 def test_capacity_must_suffice():
     slices = [pool_slice(device("a", capacity={"memory": {"value": "1Gi"}}), device("b"))]
 
-    assert allocate(slices, claim(request(capacity={"requests": {f"{DRIVER}/memory": "1Gi"}}))) == [["a"]]
+    assert allocate(slices, claim(request(capacity={"requests": {"memory": "1Gi"}}))) == [["a"]]
     assert allocate(slices, claim(request(capacity={"requests": {"memory": "2Gi"}}))) is None
 
 
@@ -199,10 +199,106 @@ def test_claim_has_at_most_32_devices():
 
 
 def test_allocation_is_limited_to_the_node():
-    found = Allocator(NODE, pools_for(TWO, NODE, {}), {"gpu": {"metadata": {"name": "gpu"}}}, frozenset()).allocate(
+    found = Allocator(NODE, pools_for(TWO, NODE, {}), {"gpu": {"metadata": {"name": "gpu"}}}, DevicesInUse()).allocate(
         [claim(request())]
     )
 
     assert found is not None
     field = {"key": "metadata.name", "operator": "In", "values": [NODE]}
     assert found[0]["nodeSelector"] == {"nodeSelectorTerms": [{"matchFields": [field]}]}
+
+
+RANGE = {"default": "1Gi", "validRange": {"min": "1Gi", "step": "1Gi", "max": "6Gi"}}
+VALUES = {"default": "1Gi", "validValues": ["1Gi", "2Gi", "4Gi"]}
+
+
+def shared_device(name: str, policy: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
+    capacity = {"memory": {"value": "8Gi", **({"requestPolicy": policy} if policy else {})}}
+    return device(name, allowMultipleAllocations=True, capacity=capacity, **fields)
+
+
+def results(slices: list[Any], *claims: Any, in_use: DevicesInUse | None = None, **features: bool) -> Any:
+    classes = {"gpu": {"metadata": {"name": "gpu"}, "spec": {}}}
+    used, enabled = in_use or DevicesInUse(), AllocationFeatures(**features)
+    found = Allocator(NODE, pools_for(slices, NODE, {}), classes, used, enabled).allocate(claims)
+    return None if found is None else [item for each in found for item in each["devices"]["results"]]
+
+
+@pytest.mark.parametrize(
+    ("policy", "requested", "consumed"),
+    [
+        (None, None, "8Gi"),
+        (None, "1500Mi", "1500Mi"),
+        (RANGE, None, "1Gi"),
+        (RANGE, "100Mi", "1Gi"),
+        (RANGE, "2500Mi", "3Gi"),
+        (RANGE, "7Gi", None),
+        (VALUES, "3Gi", "4Gi"),
+        (VALUES, "5Gi", None),
+    ],
+)
+def test_capacity_is_rounded_to_the_policy_of_the_device(policy, requested, consumed):
+    fields = {} if requested is None else {"capacity": {"requests": {"memory": requested}}}
+
+    found = results([pool_slice(shared_device("a", policy))], claim(request(**fields)))
+
+    assert (found and found[0]["consumedCapacity"]) == (consumed and {"memory": consumed})
+
+
+def test_claims_share_a_device_until_its_capacity_is_consumed():
+    slices, half = [pool_slice(shared_device("a"))], request(capacity={"requests": {"memory": "4Gi"}})
+
+    first, second = results(slices, claim(half), claim(half))
+
+    assert (first["device"], second["device"]) == ("a", "a")
+    assert first["shareID"] != second["shareID"]
+    used = DevicesInUse(shared={DeviceId(DRIVER, NODE, "a"): {"memory": 5 * 2**30 * 10**9}})
+    assert results(slices, claim(half), in_use=used) is None
+    assert results(slices, claim(request(capacity={"requests": {"memory": "3Gi"}})), in_use=used) is not None
+    assert results(slices, claim(half), claim(half), claim(half)) is None
+    dedicated = results(slices, claim(request()), claim(request()), consumable_capacity=False)
+    assert dedicated is None
+
+
+def test_shared_device_consumes_its_counters_once():
+    consumed = [{"counterSet": "gpu", "counters": {"slots": {"value": "1"}}}]
+    counters = [{"name": "gpu", "counters": {"slots": {"value": "1"}}}]
+    shared = pool_slice(name="s0", count=2, sharedCounters=counters)
+    devices = [shared_device(name, consumesCounters=consumed) for name in ("a", "b")]
+    small = claim(request(capacity={"requests": {"memory": "1Gi"}}))
+
+    assert [item["device"] for item in results([shared, pool_slice(*devices, count=2)], small, small)] == ["a", "a"]
+
+
+def test_requested_capacity_fails_while_the_feature_is_disabled():
+    with pytest.raises(AllocationError, match="the DRAConsumableCapacity feature is disabled"):
+        results(TWO, claim(request(capacity={"requests": {"memory": "1Gi"}})), consumable_capacity=False)
+
+
+def test_devices_with_binding_conditions_are_the_last_choice():
+    conditions = {"bindingConditions": ["ready"], "bindingFailureConditions": ["broken"], "bindsToNode": True}
+    attached = pool_slice(device("far", **conditions), name="s0")
+    attached["spec"]["pool"]["name"] = "a-pool"
+
+    assert [item["device"] for item in results([attached, *TWO], claim(request()))] == ["a"]
+    (found,) = results([attached], claim(request()))
+    assert (found["bindingConditions"], found["bindingFailureConditions"]) == (["ready"], ["broken"])
+    assert results([attached], claim(request()), binding_conditions=False) is None
+
+
+def test_configuration_of_a_class_names_all_its_requests():
+    opaque = {"driver": DRIVER, "parameters": {}}
+    classes = {"gpu": {"metadata": {"name": "gpu"}, "spec": {"config": [{"opaque": opaque}]}}}
+    found = Allocator(NODE, pools_for(TWO, NODE, {}), classes, DevicesInUse()).allocate(
+        [claim(request("one"), request("two"))]
+    )
+
+    assert found is not None
+    assert found[0]["devices"]["config"] == [{"source": "FromClass", "requests": ["one", "two"], "opaque": opaque}]
+
+
+def test_administrative_access_takes_a_device_once_per_claim():
+    one, two = request("one", adminAccess=True), request("two", adminAccess=True)
+
+    assert allocate(TWO, claim(one, two)) == [["a", "b"]]
+    assert allocate(TWO, claim(one), claim(two)) == [["a"], ["a"]]
