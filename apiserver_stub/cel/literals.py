@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-_Message = dict[int, list[Any]]
-"""Values of a serialized message by field number."""
-_ANY_VALUE = 2
+from apiserver_stub.cel.wire import Message, fields, numbers, packed_content
+
 _TYPES, _ROOT = 3, 4
 _KEY, _VALUE = 1, 2
 _ID, _CONSTANT, _SELECT, _CALL, _LIST, _STRUCT, _COMPREHENSION = 2, 3, 5, 6, 7, 8, 9
@@ -26,8 +24,8 @@ class Literals:
     """The literals of an expression, given as ``cel.expr.CheckedExpr`` in ``google.protobuf.Any``."""
 
     def __init__(self, serialized: bytes) -> None:
-        checked = _fields(_fields(serialized)[_ANY_VALUE][0])
-        entries = (_fields(entry) for entry in checked.get(_TYPES, ()))
+        checked = packed_content(serialized)
+        entries = (fields(entry) for entry in checked.get(_TYPES, ()))
         self._types: dict[int, bytes] = {entry[_KEY][0]: entry.get(_VALUE, [_DYN])[0] for entry in entries}
         self._expressions = list(_walk(checked[_ROOT][0]))
 
@@ -38,16 +36,16 @@ class Literals:
     def conversions(self) -> Iterator[tuple[str, str]]:
         """Yield the functions that convert a literal text or match a literal pattern, with that text."""
         for node in self._expressions:
-            for call in map(_fields, node.get(_CALL, ())):
+            for call in map(fields, node.get(_CALL, ())):
                 name = call[_CALL_NAME][0].decode()
                 arguments = call.get(_CALL_ARGUMENTS, [])
                 if (name in _CONVERSIONS or name in _PATTERNS) and arguments:
-                    text = _constant_text(_fields(arguments[0]))
+                    text = _constant_text(fields(arguments[0]))
                     if text is not None and (name in _CONVERSIONS) == (_CALL_TARGET not in call):
                         yield name, text
 
     def _is_uniform(self, items: Sequence[bytes]) -> bool:
-        types = [self._types.get(_fields(item).get(_ID, [0])[0], _DYN) for item in items]
+        types = [self._types.get(fields(item).get(_ID, [0])[0], _DYN) for item in items]
         return all(_is_assignable(types[0], other) for other in types[1:])
 
 
@@ -55,85 +53,43 @@ def _is_assignable(one: bytes, other: bytes) -> bool:
     if one == other:
         return True
     for form in (_LIST_TYPE, _MAP_TYPE):  # an empty literal has items of any type
-        found = [_fields(kind).get(form) for kind in (one, other)]
+        found = [fields(kind).get(form) for kind in (one, other)]
         if None not in found:
             return any(_DYN in items[0] or not items[0] for items in found if items)
     return False
 
 
-def _collections(node: _Message) -> Iterator[Sequence[bytes]]:
-    for literal in map(_fields, node.get(_LIST, ())):
-        optional = {index for packed in literal.get(_OPTIONAL_INDICES, ()) for index in _indices(packed)}
+def _collections(node: Message) -> Iterator[Sequence[bytes]]:
+    for literal in map(fields, node.get(_LIST, ())):
+        optional = {index for packed in literal.get(_OPTIONAL_INDICES, ()) for index in numbers(packed)}
         yield [item for index, item in enumerate(literal.get(_ELEMENTS, ())) if index not in optional]
-    for literal in map(_fields, node.get(_STRUCT, ())):
+    for literal in map(fields, node.get(_STRUCT, ())):
         if literal.get(_STRUCT_NAME, [b""])[0]:
             continue
-        entries = [_fields(entry) for entry in literal.get(_ENTRIES, ())]
+        entries = [fields(entry) for entry in literal.get(_ENTRIES, ())]
         for field in (_ENTRY_KEY, _ENTRY_VALUE):
             yield [item for entry in entries for item in entry.get(field, ())]
 
 
-def _constant_text(node: _Message) -> str | None:
-    for constant in map(_fields, node.get(_CONSTANT, ())):
+def _constant_text(node: Message) -> str | None:
+    for constant in map(fields, node.get(_CONSTANT, ())):
         if _TEXT in constant:
             return str(constant[_TEXT][0].decode())
     return None
 
 
-def _walk(data: bytes) -> Iterator[_Message]:
-    node = _fields(data)
+def _walk(data: bytes) -> Iterator[Message]:
+    node = fields(data)
     yield node
-    for call in map(_fields, node.get(_CALL, ())):
+    for call in map(fields, node.get(_CALL, ())):
         for field in (_CALL_TARGET, _CALL_ARGUMENTS):
             for below in call.get(field, ()):
                 yield from _walk(below)
     for items in _collections(node):
         for below in items:
             yield from _walk(below)
-    for form, fields in _BELOW.items():
-        for inner in map(_fields, node.get(form, ())):
-            for field in fields:
-                for below in inner.get(field, ()):
+    for form, parts in _BELOW.items():
+        for inner in map(fields, node.get(form, ())):
+            for part in parts:
+                for below in inner.get(part, ()):
                     yield from _walk(below)
-
-
-# The protobuf wire format
-
-
-def _fields(data: bytes) -> _Message:
-    found: _Message = {}
-    position = 0
-    while position < len(data):
-        tag, position = _varint(data, position)
-        form = tag & 7
-        value: Any
-        if form == 0:
-            value, position = _varint(data, position)
-        else:
-            size = {1: 8, 5: 4}.get(form, 0)
-            if form == 2:
-                size, position = _varint(data, position)
-            value, position = data[position : position + size], position + size
-        found.setdefault(tag >> 3, []).append(value)
-    return found
-
-
-def _indices(packed: bytes | int) -> Iterator[int]:
-    if isinstance(packed, int):
-        yield packed
-        return
-    position = 0
-    while position < len(packed):
-        index, position = _varint(packed, position)
-        yield index
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return value, position

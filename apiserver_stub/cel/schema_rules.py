@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from apiserver_stub.cel import BOOL, DYN, STRING, CelError, Expression, first_line, library, types
+from apiserver_stub.cel.cost import estimated_cost
+from apiserver_stub.cel.cost_bounds import Path, Shape
 from apiserver_stub.cel.signatures import evaluated, typed
 
 if TYPE_CHECKING:
@@ -72,15 +74,19 @@ def rule_expression(text: str, *, optional_old: bool = False) -> RuleExpression:
 class RuleChecker:
     """An environment to compile the rules of one schema in, for their errors and types only."""
 
-    def __init__(self, kind: str, messages: Mapping[str, Mapping[str, str]]) -> None:
+    def __init__(
+        self, kind: str, messages: Mapping[str, Mapping[str, str]], shape_of: Callable[[Path], Shape | None]
+    ) -> None:
         """Declare ``self`` and ``oldSelf``.
 
         :param kind: their type, see :func:`apiserver_stub.cel.types.type_of`.
         :param messages: the object types by name.
+        :param shape_of: describes the values at a path that starts with a variable.
         """
         from cel_expr_python import cel
         from cel_expr_python.ext import ext_optional
 
+        self._shape_of = shape_of
         declared = types.type_of(kind)
         self._environment = cel.NewEnv(
             descriptor_pool=types.schema_pool(messages),
@@ -89,42 +95,69 @@ class RuleChecker:
             functions=typed(library.FUNCTIONS),
         )
 
-    def check_rule(self, text: str, *, optional_old: bool) -> None:
-        """Compile a rule.
+    def check_rule(self, text: str, *, optional_old: bool) -> int:
+        """Compile a rule, and return its greatest cost.
 
         :raises CelError: it does not compile, or cannot evaluate to a boolean.
         """
-        if self._compile(_bound(text) if optional_old else text) not in (BOOL, DYN):
+        kind, cost = self._compile(_bound(text) if optional_old else text)
+        if kind not in (BOOL, DYN):
             raise CelError("cel expression must evaluate to a bool")
+        return cost
 
-    def check_message(self, text: str) -> None:
-        """Compile the expression of a message.
+    def check_message(self, text: str) -> int:
+        """Compile the expression of a message, and return its greatest cost.
 
         :raises CelError: it does not compile, or cannot evaluate to a text.
         """
         try:
-            found = self._compile(text)
+            kind, cost = self._compile(text)
         except CelError as error:
             raise CelError(f"messageExpression {error}") from None
-        if found not in (STRING, DYN):
+        if kind not in (STRING, DYN):
             raise CelError("messageExpression must evaluate to a string")
+        return cost
 
-    def _compile(self, text: str) -> str:
-        """Return the type of *text*."""
+    def _compile(self, text: str) -> tuple[str, int]:
+        """Return the type of *text*, and its greatest cost."""
         try:
-            return str(self._environment.compile(text).return_type().name()).lower()
+            compiled = self._environment.compile(text)
         except RuntimeError as error:
             # Numbers of different types are comparable, which this type checker does not support.
             problem = str(error).removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
             if all(_NUMBERS.search(line) for line in problem.splitlines() if line.startswith("ERROR: ")):
-                return BOOL
+                return BOOL, self._cost_without_types(text)
             raise CelError(f"compilation failed: {_STRUCT.sub('', _FOLLOWING.sub('', problem))}") from None
+        return str(compiled.return_type().name()).lower(), self._estimated(compiled)
+
+    def _cost_without_types(self, text: str) -> int:
+        """Return the greatest cost of *text*, which compares numbers of different types; 0 if they are literals."""
+        try:
+            return self._estimated(_untyped().compile(text))
+        except RuntimeError:
+            return 0
+
+    def _estimated(self, compiled: cel.Expression) -> int:
+        return estimated_cost(compiled.serialize(), self._shape_of)
 
 
 def _bound(text: str) -> str:
     """Return *text* with ``oldSelf`` bound to an optional value."""
     stored = f"{_OPTIONAL_OLD}.size() > 0 ? optional.of({_OPTIONAL_OLD}[0]) : optional.none()"
     return f"[{stored}].map({OLD_SELF}, ({text}\n))[0]"
+
+
+@cache
+def _untyped() -> cel.Env:
+    """Return the environment for estimates of expressions that the type checker does not support."""
+    from cel_expr_python import cel
+    from cel_expr_python.ext import ext_optional
+
+    return cel.NewEnv(
+        variables=dict.fromkeys((SELF, OLD_SELF, _OPTIONAL_OLD), cel.Type.DYN),
+        extensions=[ext_optional.ExtOptional()],
+        functions=typed(library.FUNCTIONS),
+    )
 
 
 @cache

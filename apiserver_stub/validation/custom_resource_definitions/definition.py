@@ -22,6 +22,7 @@ from apiserver_stub.validation.custom_resource_definitions.openapi import (
     validate_schema,
     validate_set_items,
 )
+from apiserver_stub.validation.custom_resource_definitions.rule_costs import Costs
 from apiserver_stub.validation.custom_resource_definitions.rules import rules_in, validate_rules
 from apiserver_stub.validation.custom_resource_definitions.selectable_fields import validate_selectable_fields
 from apiserver_stub.validation.custom_resource_definitions.stored_versions import validate_stored_versions
@@ -210,7 +211,7 @@ class SchemaRules:
 
     def __init__(self, before: Object | None) -> None:
         schemas = [_schema_of(version) for version in (before or {}).get("versions") or ()]
-        stored = [schema for schema in schemas if schema is not None]
+        self._stored = stored = [schema for schema in schemas if schema is not None]
         self._structural = not any(
             not is_convertible(schema) or validate_structural(schema, "") for schema in stored
         ) or not (before or {}).get("preserveUnknownFields")
@@ -234,7 +235,8 @@ class SchemaRules:
                 causes += validate_defaults(tree_of(schema), field)
         causes += validate_schema(schema, field, self._context, is_root=True)
         if not causes and is_convertible(schema):
-            causes += validate_rules(tree_of(schema), field, self._known, is_root=True)
+            costs = Costs(checks_each=schema not in self._stored)
+            causes += validate_rules(tree_of(schema), field, self._known, costs)
         return causes
 
 
