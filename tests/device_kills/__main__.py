@@ -9,7 +9,8 @@ import tempfile
 from pathlib import Path
 
 from tests.device_kills.runner import Runner
-from tests.integration.containerd import Containerd
+from tests.device_kills.sources import ClaimDriver, DevicePlugin
+from tests.integration.containerd import LATER, Containerd
 
 
 def main() -> int:
@@ -18,9 +19,14 @@ def main() -> int:
     )
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--allocations", type=int, default=200, help="number of allocations (default: 200)")
+    parser.add_argument("--claims", action="store_true", help="claims of a DRA driver instead of a device plugin")
     arguments = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="dk-"))
-    with Containerd() as runtime, Runner(directory, runtime, arguments.seed).running() as runner:
+    source, executables = (ClaimDriver, LATER) if arguments.claims else (DevicePlugin, None)
+    with (
+        Containerd(executables=executables) as runtime,
+        Runner(directory, runtime, arguments.seed, source).running() as runner,
+    ):
         report = runner.run(arguments.allocations)
     print(report.text())
     if report.violations:

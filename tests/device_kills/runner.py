@@ -13,13 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.device_plugin import Control
+from tests.device_kills.sources import DEVICES, DevicePlugin, Source
 from tests.integration.containerd import Containerd
-from tests.integration.programs import ApiServer, NodeAgent, Program, simple_pod, wait_until
+from tests.integration.programs import ApiServer, NodeAgent, wait_until
 
-WIDGET = "example.com/widget"
-DEVICES = 8
-_NAME, _IDS = b"KILLS_POD=", b"WIDGETS="
+_NAME = b"KILLS_POD="
 
 
 @dataclass
@@ -35,33 +33,19 @@ class Report:
         return "\n".join([f"{self.allocations} allocations; kills: {kills}", *self.violations])
 
 
-class Plugin(Program):
-    """Process of the device plugin."""
-
-    def __init__(self, directory: Path, sockets: Path) -> None:
-        super().__init__("device-plugin", directory)
-        self.control, self._sockets = Control(directory / "p"), sockets
-        self.control.set_devices([{"id": f"w{number}"} for number in range(DEVICES)])
-
-    def start(self) -> None:
-        self._sockets.mkdir(parents=True, exist_ok=True)
-        self.launch(
-            "tests.device_plugin", "--resource", WIDGET, "--directory", str(self._sockets),
-            "--state", str(self.control.directory), "--preferences",
-        )  # fmt: skip
-
-
 class Runner:
-    """A node with one device plugin.
+    """A node with one source of devices.
 
     :param directory: has all files; a short path, because of the sockets in it.
     """
 
-    def __init__(self, directory: Path, runtime: Containerd, seed: int) -> None:
+    def __init__(
+        self, directory: Path, runtime: Containerd, seed: int, source: Callable[..., Source] = DevicePlugin
+    ) -> None:
         self._random, self._runtime = random.Random(seed), runtime
         self.api = ApiServer(directory)
         self.agent = NodeAgent(directory, runtime.endpoint, self.api)
-        self.plugin = Plugin(directory, self.agent.root / "device-plugins")
+        self.source = source(directory, self.agent, runtime)
         self.report = Report()
         self._pods: dict[str, int] = {}
         """Number of devices of each desired pod."""
@@ -72,13 +56,14 @@ class Runner:
     @contextlib.contextmanager
     def running(self) -> Iterator[Runner]:
         try:
-            self.api.start()
+            self.api.start(*self.source.api_options)
             self.agent.start(syncFrequency="2s", nodeStatusUpdateFrequency="1s")
-            self.plugin.start()
-            wait_until(self._capacity, "the devices are registered")
+            self.source.start()
+            self.source.publish(self.api)
+            wait_until(self._is_ready, "the devices are registered")
             yield self
         finally:
-            for process in (self.agent, self.plugin, self.api):
+            for process in (self.agent, self.source, self.api):
                 process.kill()
             self._runtime.remove_pods()
             subprocess.run(["umount", str(self.agent.root)], stderr=subprocess.DEVNULL, check=False)
@@ -105,11 +90,7 @@ class Runner:
         if used + count <= DEVICES and self._random.random() < 0.7:
             name = f"pod-{self._created}"
             self._created += 1
-            environment = [{"name": "KILLS_POD", "value": name}]
-            limits = {WIDGET: str(count)}
-            container = {"resources": {"limits": limits}, "env": environment}
-            pod = simple_pod(name, nodeName="node-1", container=container)
-            self._request("POST", "/api/v1/namespaces/default/pods", pod)
+            self._request("POST", "/api/v1/namespaces/default/pods", self.source.pod(name, count))
             self._pods[name] = count
         elif self._processes and self._random.random() < 0.5:
             name = self._random.choice([name for name in self._processes if name in self._pods] or [""])
@@ -119,12 +100,13 @@ class Runner:
                 self._request("DELETE", f"/api/v1/namespaces/default/pods/{name}?gracePeriodSeconds=1")
 
     def _kill(self) -> None:
+        source = self.source.name
         victims: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
             "agent": (self.agent.kill, self.agent.begin),
-            "plugin": (self.plugin.kill, self.plugin.start),
+            source: (self.source.kill, self.source.start),
             "runtime": (lambda: self._runtime.stop(signal.SIGKILL), self._runtime.start),
         }
-        names = self._random.choice([["agent"], ["plugin"], ["runtime"], ["agent", "plugin"]])
+        names = self._random.choice([["agent"], [source], ["runtime"], ["agent", source]])
         for name in names:
             victims[name][0]()
             self.report.kills[name] = self.report.kills.get(name, 0) + 1
@@ -133,13 +115,15 @@ class Runner:
             victims[name][1]()
 
     def _verify(self) -> None:
-        found = running_containers()
+        in_use, found = self.source.in_use(), self._running()
         holders: dict[str, str] = {}
         for name, (_, ids) in found.items():
             for id in ids:
                 other = holders.setdefault(id, name)
                 if other != name:
                     self._violate(f"{id} is in {other} and {name}")
+                if in_use is not None and name in self._processes and id not in in_use:
+                    self._violate(f"{id} of {name} is not prepared")
         for name, (pid, ids) in found.items():
             if name in self._pods and name not in self._processes:
                 self._processes[name] = pid
@@ -162,13 +146,11 @@ class Runner:
         names = [*self._pods, *self._ending]
         self._pods, self._ending, self._processes = {}, {}, {}
         wait_until(lambda: all(self._get(name) is None for name in names), "the pods are deleted", 120)
-        environment = [{"name": "KILLS_POD", "value": "last"}]
-        container = {"resources": {"limits": {WIDGET: str(DEVICES)}}, "env": environment}
-        self._request(
-            "POST", "/api/v1/namespaces/default/pods", simple_pod("last", nodeName="node-1", container=container)
-        )
+        if self.source.in_use():
+            self._violate(f"still prepared: {self.source.in_use()}")
+        self._request("POST", "/api/v1/namespaces/default/pods", self.source.pod("last", DEVICES))
         try:
-            wait_until(lambda: len(running_containers().get("last", (0, ()))[1]) == DEVICES, "all devices are free", 90)
+            wait_until(lambda: len(self._running().get("last", (0, ()))[1]) == DEVICES, "all devices are free", 90)
         except AssertionError as error:
             self._violate(f"{error}: {(self._get('last') or {}).get('status')}")
 
@@ -176,9 +158,12 @@ class Runner:
         if text not in self.report.violations:
             self.report.violations.append(text)
 
-    def _capacity(self) -> bool:
+    def _is_ready(self) -> bool:
         node = self._get("", "/api/v1/nodes/node-1")
-        return node is not None and node["status"].get("allocatable", {}).get(WIDGET) == str(DEVICES)
+        return node is not None and self.source.is_ready(node)
+
+    def _running(self) -> dict[str, tuple[int, tuple[str, ...]]]:
+        return {name: (pid, self.source.devices(env)) for name, (pid, env) in running_containers().items()}
 
     def _get(self, name: str, path: str = "/api/v1/namespaces/default/pods/") -> Any:
         found = self._request("GET", f"{path}{name}")
@@ -193,9 +178,9 @@ class Runner:
         raise AssertionError(f"the API server does not respond to {method} {path}")
 
 
-def running_containers() -> dict[str, tuple[int, tuple[str, ...]]]:
-    """Return process ID and devices of each container by pod name, from the environment of its first process."""
-    found: dict[str, tuple[int, tuple[str, ...]]] = {}
+def running_containers() -> dict[str, tuple[int, list[bytes]]]:
+    """Return process ID and environment variables of the first process of each container, by pod name."""
+    found: dict[str, tuple[int, list[bytes]]] = {}
     for directory in Path("/proc").iterdir():
         if not directory.name.isdigit():
             continue
@@ -205,10 +190,8 @@ def running_containers() -> dict[str, tuple[int, tuple[str, ...]]]:
         except OSError:
             continue
         names = [each.removeprefix(_NAME).decode() for each in variables if each.startswith(_NAME)]
-        ids = [each.removeprefix(_IDS).decode() for each in variables if each.startswith(_IDS)]
         if names and "Name:\trunc" not in status and "State:\tZ" not in status:
             pid = int(directory.name)
-            known = found.get(names[0])
-            if known is None or pid < known[0]:
-                found[names[0]] = pid, tuple(filter(None, ids[0].split(","))) if ids else ()
+            if names[0] not in found or pid < found[names[0]][0]:
+                found[names[0]] = pid, variables
     return found

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.device_kills.runner import Runner
-from tests.integration.containerd import Containerd
+from tests.device_kills.sources import ClaimDriver
+from tests.integration.containerd import LATER, Containerd
 
 
 @pytest.mark.timeout(400)
@@ -17,4 +18,16 @@ def test_kills_neither_share_nor_lose_devices(containerd: Containerd, tmp_path_f
 
     assert report.violations == [], log
     assert report.allocations >= 5
+    assert report.kills
+
+
+@pytest.mark.timeout(400)
+def test_kills_lose_no_claims(tmp_path_factory: pytest.TempPathFactory) -> None:
+    directory = tmp_path_factory.mktemp("c")
+    with Containerd(executables=LATER) as runtime, Runner(directory, runtime, 3, ClaimDriver).running() as runner:
+        report = runner.run(4, kill_every=4.0)
+        log = runner.agent.tail(60) if report.violations else ""
+
+    assert report.violations == [], log
+    assert report.allocations >= 4
     assert report.kills
