@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import os
 import random
 import signal
 import subprocess
@@ -52,6 +53,8 @@ class Runner:
         self._ending: dict[str, int] = {}
         self._processes: dict[str, int] = {}
         self._created = 0
+        self._prefix = f"pod-{os.getpid()}-"
+        """Start of the names of pods; other runs on the host have others."""
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Runner]:
@@ -88,7 +91,7 @@ class Runner:
         used = sum(self._pods.values()) + sum(self._ending.values())
         count = self._random.randint(1, 3)
         if used + count <= DEVICES and self._random.random() < 0.7:
-            name = f"pod-{self._created}"
+            name = f"{self._prefix}{self._created}"
             self._created += 1
             self._request("POST", "/api/v1/namespaces/default/pods", self.source.pod(name, count))
             self._pods[name] = count
@@ -146,11 +149,12 @@ class Runner:
         names = [*self._pods, *self._ending]
         self._pods, self._ending, self._processes = {}, {}, {}
         wait_until(lambda: all(self._get(name) is None for name in names), "the pods are deleted", 120)
+        last = f"{self._prefix}last"
         if self.source.in_use():
             self._violate(f"still prepared: {self.source.in_use()}")
-        self._request("POST", "/api/v1/namespaces/default/pods", self.source.pod("last", DEVICES))
+        self._request("POST", "/api/v1/namespaces/default/pods", self.source.pod(last, DEVICES))
         try:
-            wait_until(lambda: len(self._running().get("last", (0, ()))[1]) == DEVICES, "all devices are free", 90)
+            wait_until(lambda: len(self._running().get(last, (0, ()))[1]) == DEVICES, "all devices are free", 90)
         except AssertionError as error:
             self._violate(f"{error}: {(self._get('last') or {}).get('status')}")
 
@@ -163,7 +167,7 @@ class Runner:
         return node is not None and self.source.is_ready(node)
 
     def _running(self) -> dict[str, tuple[int, tuple[str, ...]]]:
-        return {name: (pid, self.source.devices(env)) for name, (pid, env) in running_containers().items()}
+        return {name: (pid, self.source.devices(env)) for name, (pid, env) in running_containers(self._prefix).items()}
 
     def _get(self, name: str, path: str = "/api/v1/namespaces/default/pods/") -> Any:
         found = self._request("GET", f"{path}{name}")
@@ -178,8 +182,8 @@ class Runner:
         raise AssertionError(f"the API server does not respond to {method} {path}")
 
 
-def running_containers() -> dict[str, tuple[int, list[bytes]]]:
-    """Return process ID and environment variables of the first process of each container, by pod name."""
+def running_containers(prefix: str) -> dict[str, tuple[int, list[bytes]]]:
+    """Return process ID and environment variables of each container of pods whose names start with *prefix*."""
     found: dict[str, tuple[int, list[bytes]]] = {}
     for directory in Path("/proc").iterdir():
         if not directory.name.isdigit():
@@ -190,7 +194,7 @@ def running_containers() -> dict[str, tuple[int, list[bytes]]]:
         except OSError:
             continue
         names = [each.removeprefix(_NAME).decode() for each in variables if each.startswith(_NAME)]
-        if names and "Name:\trunc" not in status and "State:\tZ" not in status:
+        if names and names[0].startswith(prefix) and "Name:\trunc" not in status and "State:\tZ" not in status:
             pid = int(directory.name)
             if names[0] not in found or pid < found[names[0]][0]:
                 found[names[0]] = pid, variables
