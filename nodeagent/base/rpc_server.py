@@ -1,4 +1,4 @@
-"""gRPC server on a Unix socket, for clients on the same host: unary methods with handlers that are coroutines.
+"""gRPC server on a Unix socket, for clients on the same host: unary methods, and methods that stream responses.
 
 The socket is created under a temporary name and renamed, so that it accepts connections as soon as it exists.
 """
@@ -29,8 +29,8 @@ _STOP_SECONDS, _CHECK_SECONDS = 1.0, 10.0
 _MAX_CALLS = 128
 _log = logging.getLogger(__name__)
 
-Handler = Callable[[Any], Awaitable[Any]]
-"""Receives the request message and returns the response message."""
+Handler = Callable[[Any], Awaitable[Any] | AsyncIterator[Any]]
+"""Receives the request message and returns the response message; for a streaming method, an async generator."""
 
 
 class CallRejected(Exception):
@@ -131,18 +131,36 @@ def _method_handlers(service: ServiceDescriptor, handlers: Mapping[str, Handler]
     for method in service.methods:
         if method.name in handlers:
             request = message_factory.GetMessageClass(method.input_type)
-            result[method.name] = grpc.unary_unary_rpc_method_handler(
-                _rejecting(handlers[method.name]),
+            streams = method.server_streaming
+            make = grpc.unary_stream_rpc_method_handler if streams else grpc.unary_unary_rpc_method_handler
+            handler: Any = handlers[method.name]
+            result[method.name] = make(
+                _rejecting_stream(handler) if streams else _rejecting(handler),
                 request_deserializer=request.FromString,
                 response_serializer=_serialize,
             )
     return result
 
 
-def _rejecting(handler: Handler) -> Callable[[Any, grpc.aio.ServicerContext[Any, Any]], Awaitable[Any]]:
+def _rejecting(
+    handler: Callable[[Any], Awaitable[Any]],
+) -> Callable[[Any, grpc.aio.ServicerContext[Any, Any]], Awaitable[Any]]:
     async def handle(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         try:
             return await handler(request)
+        except CallRejected as error:
+            await context.abort(grpc.StatusCode[error.code], str(error)[:MAX_TEXT])
+
+    return handle
+
+
+def _rejecting_stream(
+    handler: Callable[[Any], AsyncIterator[Any]],
+) -> Callable[[Any, grpc.aio.ServicerContext[Any, Any]], AsyncIterator[Any]]:
+    async def handle(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[Any]:
+        try:
+            async for response in handler(request):
+                yield response
         except CallRejected as error:
             await context.abort(grpc.StatusCode[error.code], str(error)[:MAX_TEXT])
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from nodeagent.base.aio import SystemClock
@@ -52,6 +54,49 @@ class TestPlugin:
                     return api.AdmitPodResponse(decision=api.WAIT, reason="Later", message="not yet")
         return api.AdmitPodResponse(decision=api.ADMIT)
 
+    async def mutate_container(self, request: api.MutateContainerRequest) -> api.MutateContainerResponse:
+        return api.MutateContainerResponse(set_env=[api.EnvVar(name="SHELF", value=request.config.image)])
+
+    async def notify(self, request: api.NotifyRequest) -> api.NotifyResponse:
+        event = request.WhichOneof("event")
+        pod = getattr(getattr(request, event), "pod", b"{}") or b"{}"
+        print("event", event, json.loads(pod).get("metadata", {}).get("name", ""), flush=True)
+        return api.NotifyResponse()
+
+    async def report_node(self, _request: api.ReportNodeRequest) -> api.ReportNodeResponse:
+        if Path(os.environ["GO"]).with_name("cool").exists():
+            return api.ReportNodeResponse()
+        return api.ReportNodeResponse(
+            labels={"plugin.test/rack": "r1"},
+            taints=[api.Taint(key="plugin.test/hot", effect="PreferNoSchedule")],
+            conditions=[api.NodeCondition(type="Hot", status=True, reason="TooHot", message="90 degrees")],
+            extended_resources={"plugin.test/shelf": "2"},
+        )
+
+    async def check_node(self, _request: api.CheckNodeRequest) -> api.CheckNodeResponse:
+        finding = api.Finding(severity=api.WARNING, text="the shelf is full", remedy="buy another one")
+        return api.CheckNodeResponse(findings=[finding])
+
+    async def set_up_volume(self, request: api.SetUpVolumeRequest) -> api.SetUpVolumeResponse:
+        directory = Path(request.directory)
+        directory.mkdir(exist_ok=True)
+        (directory / "book").write_text("once upon a time\n")
+        return api.SetUpVolumeResponse()
+
+    async def tear_down_volume(self, request: api.TearDownVolumeRequest) -> api.TearDownVolumeResponse:
+        shutil.rmtree(request.directory, ignore_errors=True)
+        return api.TearDownVolumeResponse()
+
+    async def watch_pods(self, _request: api.WatchPodsRequest) -> AsyncIterator[api.PodSet]:
+        file = Path(os.environ["GO"]).with_name("pods.json")
+        content = None
+        while True:
+            new = file.read_bytes() if file.exists() else b"[]"
+            if new != content:
+                content = new
+                yield api.PodSet(pods=[json.dumps(each).encode() for each in json.loads(new)])
+            await asyncio.sleep(0.1)
+
 
 async def main() -> None:
     """Serve until the process is stopped."""
@@ -59,6 +104,12 @@ async def main() -> None:
     handlers = {
         services["Plugin"]: {"GetPluginInfo": plugin.get_plugin_info, "Register": plugin.register},
         services["Admission"]: {"AdmitPod": plugin.admit_pod},
+        services["ContainerMutation"]: {"MutateContainer": plugin.mutate_container},
+        services["Notifications"]: {"Notify": plugin.notify},
+        services["NodeReport"]: {"ReportNode": plugin.report_node},
+        services["NodeChecks"]: {"CheckNode": plugin.check_node},
+        services["Volumes"]: {"SetUpVolume": plugin.set_up_volume, "TearDownVolume": plugin.tear_down_volume},
+        services["PodSource"]: {"WatchPods": plugin.watch_pods},
     }
     await serve_until_cancelled(Path(os.environ["NODEAGENT_PLUGIN_SOCKET"]), handlers, SystemClock())
 

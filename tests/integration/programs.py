@@ -194,6 +194,8 @@ class NodeAgent(Program):
         """Has ``pods/``; separate per agent, because an agent removes the logs of unknown pods."""
         self.plugins: dict[str, Any] = {}
         """Settings by plugin."""
+        self.containment: dict[str, Any] = {}
+        """Other fields of the file of ``--plugin-config``."""
         self.arguments: list[str] = []
         self.left_out = ["kernel_tunables"]
         self.health_port = free_port()
@@ -228,7 +230,8 @@ class NodeAgent(Program):
         file = self.directory / "config.yaml"
         file.write_text(yaml.safe_dump(document))
         settings = self.directory / "plugins.yaml"
-        settings.write_text(yaml.safe_dump({"plugins": {"pod_sync": {"log_root": str(self.logs)}} | self.plugins}))
+        plugins = {"pod_sync": {"log_root": str(self.logs)}} | self.plugins
+        settings.write_text(yaml.safe_dump({"plugins": plugins, **self.containment}))
         arguments = ["--config", str(file), "--plugin-config", str(settings)]
         arguments += ["--root-dir", str(self.root), "--cert-dir", str(self.directory / "pki")]
         arguments += ["--hostname-override", self.node, *(f"--disable-plugin={name}" for name in self.left_out)]

@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 
 from nodeagent.base.plugin_rpc import MAX_SOCKET_PATH, RpcError, connect, methods_of
+from nodeagent.base.pluginproto import plugin_v1_pb2
 from nodeagent.base.pluginproto import registration_pb2 as registration
 from nodeagent.base.rpc_server import CallRejected, serve, serve_until_cancelled
 from nodeagent.testing import FakeClock
@@ -97,3 +98,24 @@ async def test_removed_socket_is_created_again(directory):
     assert (await call(socket)).name == "served"
     task.cancel()
     await asyncio.wait([task])
+
+
+async def test_responses_of_a_generator_are_streamed(directory):
+    service = plugin_v1_pb2.DESCRIPTOR.services_by_name["PodSource"]
+
+    async def watch(request):
+        yield plugin_v1_pb2.PodSet(pods=[request.node_name.encode()])
+        raise CallRejected("no more", "OUT_OF_RANGE")
+
+    async with (
+        serve(directory / "s.sock", {service: {"WatchPods": watch}}),
+        connect(str(directory / "s.sock"), 5) as connection,
+    ):
+        received = []
+        with pytest.raises(RpcError, match="OutOfRange desc = no more"):
+            async for each in connection.stream(
+                methods_of(service)["WatchPods"], plugin_v1_pb2.WatchPodsRequest(node_name="n")
+            ):
+                received.append(list(each.pods))
+
+    assert received == [[b"n"]]

@@ -132,3 +132,33 @@ async def test_change_of_a_waiting_pod_takes_effect_when_it_is_admitted(clock):
         await settle()
 
         assert harness.workers.get(slow.uid).metadata.labels == {"new": "1"}
+
+
+class Delaying:
+    """Plugin that delays its decision on the pod ``slow`` twice."""
+
+    def __init__(self):
+        self.delays = 2
+
+    @hookimpl
+    async def nodeagent_admit_pod(self, pod):
+        if pod.name == "slow" and self.delays:
+            self.delays -= 1
+            return Rejection("Later", "no space yet", retry=True)
+        return None
+
+
+async def test_pod_waits_while_a_plugin_delays_its_decision(clock):
+    async with living(Harness(clock, Delaying())) as harness:
+        slow, other = make_pod("slow"), make_pod("other")
+        await harness.publish(slow, other)
+        await settle()
+        assert harness.names("sync") == ["other"]
+        assert harness.workers.admission_problem(slow.uid) == "plugin plugin0: Later: no space yet"
+
+        for delay in (FIRST_RETRY_SECONDS, 2 * FIRST_RETRY_SECONDS):
+            await clock.advance(1.2 * delay)
+            await settle()
+
+        assert "slow" in harness.names("sync")
+        assert harness.plugins.quarantines() == {}
