@@ -21,6 +21,7 @@ from apiserver_stub.verbs.admission import AdmissionRequest
 from apiserver_stub.verbs.field_manager import track_create
 from apiserver_stub.verbs.responses import Reply
 from apiserver_stub.verbs.write_common import check_options, clean_metadata, read_object, settle_namespace
+from nodeagent.base.selectors import SelectorError, parse_field_selector
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from apiserver_stub.authz import Chain
     from apiserver_stub.kinds.registry import Resource
     from apiserver_stub.verbs.context import VerbContext
+
+_NODE_FIELD = "spec.nodeName"
 
 
 class Reviews:
@@ -132,6 +135,7 @@ class Reviews:
                 attributes.get("subresource") or "",
                 attributes.get("namespace") or "",
                 attributes.get("name") or "",
+                selected_node=_selected_node(attributes.get("fieldSelector") or {}),
             )
         result = await self._authorizer.authorize(user, info)
         status: dict[str, Any] = {"allowed": result.allowed}
@@ -145,6 +149,18 @@ class Reviews:
             review["metadata"].setdefault("creationTimestamp", None)
         review["status"] = status
         return Reply(201, obj=review)
+
+
+def _selected_node(selector: Object) -> str:
+    """Return the node that the field selector of a review requires, empty if there is none."""
+    for requirement in selector.get("requirements") or ():
+        values = requirement.get("values") or []
+        if (requirement.get("key"), requirement.get("operator")) == (_NODE_FIELD, "In") and len(values) == 1:
+            return str(values[0])
+    try:
+        return parse_field_selector(selector.get("rawSelector") or "").pinned(_NODE_FIELD) or ""
+    except SelectorError:
+        return ""
 
 
 def _head(resource: Resource, metadata: Object) -> Object:

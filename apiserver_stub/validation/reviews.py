@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from apiserver_stub.apimachinery.objects import Object
-from apiserver_stub.apimachinery.status import Cause, invalid_value, quote
+from apiserver_stub.apimachinery.status import Cause, forbidden_value, invalid_value, quote, required
 
 _ATTRIBUTES = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+_SELECTORS = ("fieldSelector", "labelSelector")
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 600, 1 << 32
 
 
@@ -16,7 +17,35 @@ def validate_attributes(spec: Object) -> list[Cause]:
         return [invalid_value("spec.resourceAttributes", None, _ATTRIBUTES)]
     if about is not None and path is not None:
         return [_invalid_path(path, "cannot be specified in combination with resourceAttributes")]
-    return []
+    return [cause for name in _SELECTORS for cause in _validate_selector((about or {}).get(name), name)]
+
+
+def _validate_selector(selector: Object | None, name: str) -> list[Cause]:
+    """Return the errors in the selector of the objects that a request concerns."""
+    if selector is None:
+        return []
+    field = f"spec.resourceAttributes.{name}"
+    raw, requirements = selector.get("rawSelector") or "", selector.get("requirements") or []
+    causes = []
+    if raw and requirements:
+        detail = "may not specified at the same time as requirements"
+        causes.append(invalid_value(f"{field}.rawSelector", raw, detail))
+    if not raw and not requirements:
+        detail = f"when {field} is specified, requirements or rawSelector is required"
+        causes.append(required(f"{field}.requirements", detail))
+    for index, requirement in enumerate(requirements):
+        causes += _validate_requirement(requirement, f"{field}.requirements[{index}]")
+    return causes
+
+
+def _validate_requirement(requirement: Object, field: str) -> list[Cause]:
+    operator, values = requirement.get("operator") or "", requirement.get("values") or []
+    if operator in ("In", "NotIn") and not values:
+        return [required(f"{field}.values", "must be specified when `operator` is 'In' or 'NotIn'")]
+    if operator in ("Exists", "DoesNotExist") and values:
+        detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+        return [forbidden_value(f"{field}.values", detail)]
+    return [] if requirement.get("key") else [required(f"{field}.key", "must be specified")]
 
 
 def validate_subject(spec: Object) -> list[Cause]:

@@ -97,6 +97,7 @@ def start_api_server(directory: Path, port: int, node: str) -> tuple[DemoProcess
     ready.unlink(missing_ok=True)
     arguments = ["apiserver_stub", f"--data-dir={directory}", "--bind-address=127.0.0.1", f"--secure-port={port}"]
     arguments += ["--authorization-mode=Node,RBAC", f"--node-name={node}", f"--compatibility-version={NEWEST}"]
+    arguments += ["--allow-privileged"]  # Pods of drivers and network add-ons are privileged.
     process = DemoProcess.start("API server", arguments, directory / "apiserver.log")
     try:
         _wait(process, ready.exists)

@@ -68,7 +68,11 @@ class ApiChecks:
             group = f"{group}.{identity.current().api_domain}" if group else ""  # noqa: PLW2901
             resource, _, subresource = resource.partition("/")  # noqa: PLW2901
             attributes = {"verb": verb, "group": group, "resource": resource, "subresource": subresource}
-            spec = {"resourceAttributes": {**attributes, "name": name, "namespace": namespace}}
+            spec: dict[str, Any] = {"resourceAttributes": {**attributes, "name": name, "namespace": namespace}}
+            if resource == "pods" and verb in ("list", "watch"):
+                # A node may only list the pods that are bound to it.
+                bound = {"key": "spec.nodeName", "operator": "In", "values": [self._context.node_name]}
+                spec["resourceAttributes"]["fieldSelector"] = {"requirements": [bound]}
             try:
                 response: Mapping[str, Any] = await api.create(REVIEWS, {"metadata": {}, "spec": spec})
             except ApiError as error:

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from .conftest import Api
+from .conftest import Api, Server
 
 _AUTHENTICATION = "/apis/authentication.k8s.io/v1"
 _AUTHORIZATION = "/apis/authorization.k8s.io/v1"
 _ABOUT = {"resourceAttributes": {"namespace": "default", "resource": "pods", "verb": "get"}}
+
+
+@pytest.fixture(scope="module")
+def node_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """Client of the administrator of a server of the latest release, which authorizes nodes."""
+    options = ("--authorization-mode=Node,RBAC", "--compatibility-version=1.36")
+    server = Server(tmp_path_factory.mktemp("latest"), *options)
+    yield server.api()
+    assert server.stop() == 0
 
 
 def test_system_metadata_of_an_access_review_is_ignored(api: Api) -> None:
@@ -41,6 +51,46 @@ def test_invalid_access_review_is_rejected(api: Api, review: Any, fields: list[s
 
     assert code == 422
     assert [cause["field"] for cause in status["details"]["causes"]] == fields
+
+
+@pytest.mark.parametrize(
+    ("selector", "field"),
+    [
+        ({}, "requirements"),
+        ({"rawSelector": "a=b", "requirements": [{"key": "a", "operator": "Exists"}]}, "rawSelector"),
+        ({"requirements": [{"key": "a", "operator": "In"}]}, "requirements[0].values"),
+        ({"requirements": [{"key": "a", "operator": "Exists", "values": ["b"]}]}, "requirements[0].values"),
+        ({"requirements": [{"operator": "Exists"}]}, "requirements[0].key"),
+    ],
+)
+def test_invalid_selector_of_a_review_is_rejected(api: Api, selector: Any, field: str) -> None:
+    for name in ("fieldSelector", "labelSelector"):
+        about = {**_ABOUT["resourceAttributes"], name: selector}
+        review = {"spec": {"resourceAttributes": about}}
+        code, status = api.call("POST", f"{_AUTHORIZATION}/selfsubjectaccessreviews", review)
+
+        assert code == 422
+        assert [cause["field"] for cause in status["details"]["causes"]] == [f"spec.resourceAttributes.{name}.{field}"]
+
+
+@pytest.mark.parametrize(
+    ("selector", "allowed"),
+    [
+        (None, False),
+        ({"requirements": [{"key": "spec.nodeName", "operator": "In", "values": ["n1"]}]}, True),
+        ({"requirements": [{"key": "spec.nodeName", "operator": "In", "values": ["n2"]}]}, False),
+        ({"requirements": [{"key": "spec.nodeName", "operator": "In", "values": ["n1", "n2"]}]}, False),
+        ({"rawSelector": "spec.nodeName=n1"}, True),
+        ({"rawSelector": "spec.nodeName!=n1"}, False),
+    ],
+)
+def test_review_for_a_node_considers_the_selected_node(node_api: Api, selector: Any, allowed: bool) -> None:
+    about = {"resource": "pods", "verb": "list", **({"fieldSelector": selector} if selector else {})}
+    spec = {"user": "system:node:n1", "groups": ["system:nodes"], "resourceAttributes": about}
+
+    response = node_api.ok("POST", f"{_AUTHORIZATION}/subjectaccessreviews", {"spec": spec})
+
+    assert response["status"]["allowed"] is allowed
 
 
 def test_review_with_an_invalid_option_is_rejected(api: Api) -> None:

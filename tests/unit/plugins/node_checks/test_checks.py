@@ -344,12 +344,17 @@ class Reviews(FakeApi):
     """Allows all requests except the denied ones."""
 
     denied: frozenset[str] = frozenset()
+    node = ""
     error: ApiError | None = None
 
     async def create(self, resource, obj, *args, **kwargs):
         if self.error is not None:
             raise self.error
         requested = obj["spec"]["resourceAttributes"]
+        if requested["resource"] == "pods" and requested["verb"] in ("list", "watch"):
+            (requirement,) = requested["fieldSelector"]["requirements"]  # A node may not list all pods.
+            allowed = requirement == {"key": "spec.nodeName", "operator": "In", "values": [self.node]}
+            return {"status": {"allowed": allowed}}
         return {"status": {"allowed": requested["resource"] not in self.denied}}
 
 
@@ -357,6 +362,7 @@ class Reviews(FakeApi):
 def api(tmp_path, monkeypatch):
     """Checks of an API server that returns ``response``."""
     context = make_context(tmp_path, api=Reviews())
+    context.api.node = context.node_name
     context.settings = replaced(context.settings, kubeconfig="/k")
     checks = api_server.ApiChecks(context)
     checks.response = ApiProbe(200, datetime(2024, 1, 1, 3, tzinfo=UTC))
