@@ -85,18 +85,19 @@ class Binder:
                 text = f"device plugin GetPreferredAllocation rpc failed with err: {error}"
                 raise DeviceError(text, transient=error.transient) from error
         # Devices may have changed since the reservation.
-        ids = reservations.reselection(resource, assignment).pick(preferred)
-        reservations.exchange(pod, container.name, resource, ids)
+        if preferred is not assignment.ids or not resource.healthy.issuperset(assignment.ids):
+            ids = reservations.reselection(resource, assignment).pick(preferred)
+            reservations.exchange(pod, container.name, resource, ids)
         _log.debug(
             "Making allocation request for device plugin",
             extra={
                 "pod": pod.full_name,
                 "containerName": container.name,
                 "resourceName": resource.name,
-                "devices": ids,
+                "devices": assignment.ids,
             },
         )
-        request = DeviceRequest(pod, container.name, resource.name, ids)
+        request = DeviceRequest(pod, container.name, resource.name, assignment.ids)
         with ALLOCATION_SECONDS.time(self._clock.now, resource.name):
             response: DeviceResponse = await _limited(provider.allocate(request), provider)
         try:

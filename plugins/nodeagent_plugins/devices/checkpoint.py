@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from nodeagent_plugins.devices.checksum import HEAD, checksum, entry_text, fnv, tail_text
@@ -20,7 +20,12 @@ _MAX_BYTES = 64 * 1024 * 1024
 
 
 class CheckpointDamaged(Exception):
-    """The file cannot be read; the text is the reason."""
+    """The file cannot be read; the text is the reason.
+
+    :ivar registered: devices by resource in an earlier checkpoint.
+    """
+
+    registered: Mapping[str, Sequence[str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +121,8 @@ def read(file: Path) -> CheckpointData | None:
         raise CheckpointDamaged(str(error)) from error
 
 
-def write(file: Path, text: str, *, sync: bool = True) -> None:
+def write(file: Path, text: str) -> None:
     """Replace the file. Blocking.
-
-    :param sync: wait until the content is on disk.
 
     :raises OSError: the file cannot be written; the previous one remains.
     """
@@ -127,9 +130,6 @@ def write(file: Path, text: str, *, sync: bool = True) -> None:
     file.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
     with aside.open("w", encoding="utf-8") as stream:
         stream.write(text)
-        stream.flush()
-        if sync:
-            os.fsync(stream.fileno())
     aside.replace(file)
 
 

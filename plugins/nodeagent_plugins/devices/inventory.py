@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from nodeagent.contracts.devices import DeviceHealth, DeviceProvider, ProvidedDevice
 from nodeagent.errors import DeviceError
+from nodeagent_plugins.devices.selection import in_order
 
 MAX_DEVICES, MAX_ID = 100_000, 253
 GRACE_SECONDS = 300.0
@@ -35,17 +37,12 @@ class Resource:
     removed: bool = False
     """The grace period is over; the resource is reported with a capacity of zero."""
 
-    @property
-    def healthy(self) -> set[str]:
-        """Devices that can be allocated."""
-        if not self.connected:
-            return set()
-        return {device.id for device in self.devices.values() if device.healthy}
-
-    @property
-    def nodes(self) -> dict[str, tuple[int, ...]]:
-        """NUMA nodes of each device that has any."""
-        return {device.id: tuple(device.numa_nodes) for device in self.devices.values() if device.numa_nodes}
+    healthy: frozenset[str] = frozenset()
+    """Devices that can be allocated."""
+    nodes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """NUMA nodes of each device that has any."""
+    ranks: Mapping[str, int] = field(default_factory=dict)
+    """Position of each device in the natural order of their IDs."""
 
     def capacity(self) -> int:
         """Return the number of devices to report."""
@@ -82,14 +79,39 @@ class Resource:
             or (before[id].healthy, before[id].message) != (devices[id].healthy, devices[id].message)
         }
         self.devices, self.listed_at, self.connected = devices, now, True
+        self.healthy = frozenset(device.id for device in devices.values() if device.healthy)
+        self.nodes = {device.id: tuple(device.numa_nodes) for device in devices.values() if device.numa_nodes}
+        if self.ranks.keys() != devices.keys():
+            self.ranks = {id: rank for rank, id in enumerate(in_order(devices))}
         self.restored, self.error, self.removed = None, "", False
         return changed
 
     def disconnect(self, now: float, error: str) -> None:
         """Record that the provider no longer reports its devices."""
         if self.connected:
-            self.connected, self.disconnected_at = False, now
+            self.connected, self.disconnected_at, self.healthy = False, now, frozenset()
         self.error = error
+
+
+def expire(resources: Iterable[Resource], now: float, wait_seconds: float) -> tuple[list[Resource], float]:
+    """Remove the devices of resources without provider after the grace period.
+
+    :param wait_seconds: time that pods may wait for a provider after a restart of the agent.
+    :returns: the expired resources, and the seconds until the next one is due.
+    """
+    expired, due = [], inf
+    for resource in resources:
+        if resource.connected or resource.removed:
+            continue
+        returning = resource.restored is not None  # Its pods may wait for the complete time.
+        left = resource.disconnected_at + (max(GRACE_SECONDS, wait_seconds) if returning else GRACE_SECONDS) - now
+        if left > 0:
+            due = min(due, left)
+            continue
+        resource.removed, resource.restored, resource.devices = True, None, {}
+        resource.nodes, resource.ranks = {}, {}
+        expired.append(resource)
+    return expired, due
 
 
 def checked(resource: str, devices: Sequence[ProvidedDevice]) -> dict[str, ProvidedDevice]:

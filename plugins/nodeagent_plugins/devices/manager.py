@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from nodeagent import hookimpl
@@ -21,8 +21,9 @@ from nodeagent.errors import DeviceError, DevicesNotReady, RuntimeFailure
 from nodeagent.model.extended_resources import containers_in_order, requested_devices
 from nodeagent.model.pod import Container, Pod
 from nodeagent_plugins.devices.binding import Binder
-from nodeagent_plugins.devices.checkpoint import CheckpointDamaged
-from nodeagent_plugins.devices.inventory import GRACE_SECONDS, Resource
+from nodeagent_plugins.devices.checkpoint import CheckpointDamaged, CheckpointData
+from nodeagent_plugins.devices.holders import holders, note_unhealthy
+from nodeagent_plugins.devices.inventory import Resource, expire
 from nodeagent_plugins.devices.providers import Providers
 from nodeagent_plugins.devices.reservations import Reservations
 from nodeagent_plugins.devices.restoration import (
@@ -33,24 +34,11 @@ from nodeagent_plugins.devices.restoration import (
     to_checkpoint,
 )
 from nodeagent_plugins.devices.store import Store
+from nodeagent_plugins.devices.waiting import Masks, WaitingPods
 
 _MIN_REPORT_SECONDS, _IDLE_SECONDS, _STALE_SECONDS = 1.0, 3600.0, 5.0
 _STRICT_POLICIES = ("restricted", "single-numa-node")
-NOT_REGISTERED = "not registered since the agent started"
 _log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """A pod that waits for providers.
-
-    :ivar since: monotonic time of its admission.
-    :ivar masks: NUMA nodes to prefer, by container.
-    """
-
-    since: float
-    resources: set[str]
-    masks: dict[str, frozenset[int] | None] = field(default_factory=dict)
 
 
 class Devices:
@@ -82,7 +70,7 @@ class Devices:
         self._binder = Binder(self.reservations, context.clock)
         self._store = Store(directory, lambda: to_checkpoint(self.reservations), root)
         self._providers = Providers(context, self.reservations.resources, self._resource_changed)
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting = WaitingPods(context, self.reservations.resources, wait_seconds)
         self._unwritten: set[str] = set()
         """UIDs of pods whose containers must not be created before the checkpoint is written."""
         self._admitting = ""
@@ -112,6 +100,7 @@ class Devices:
             note = f"Failed to read allocated devices: {error}"
             node = self._context.node_reference()
             self._context.recorder.record(node, EventType.WARNING, "DeviceCheckpointDamaged", note)
+            restore_resources(self.reservations, CheckpointData(registered=error.registered), now)
         else:
             restore_resources(self.reservations, data, now)
             restore_allocations(self.reservations, data, current=current)
@@ -131,26 +120,10 @@ class Devices:
         """Report a change of devices to the node status, to pods that have them and to pods that wait for them."""
         self._changed = self._unsaved = True
         self._waker.wake()
-        pods = {
-            key[0]
-            for key, name, assignment in self.reservations.allocations
-            if name == resource.name and not devices.isdisjoint(assignment.ids)
-        }
-        pods |= {uid for uid, waiting in self._waiting.items() if resource.name in waiting.resources}
-        for uid in pods:
+        pods = holders(self.reservations, resource.name, devices)
+        for uid in pods.union(self._waiting.waiting_for(resource.name)):
             self._context.pods.trigger_sync(uid)
-        self._note_unhealthy(resource, devices)
-
-    def _note_unhealthy(self, resource: Resource, devices: set[str]) -> None:
-        """Record an event for each pod with a device that has become unhealthy."""
-        for (uid, container), name, assignment in self.reservations.allocations:
-            pod = self._context.pods.get(uid) if name == resource.name else None
-            for id in devices.intersection(assignment.ids) if pod is not None and resource.connected else ():
-                health = resource.health(id)
-                if health.health == "Unhealthy" and pod is not None:
-                    detail = f": {health.message}" if health.message else ""
-                    note = f"Device {id} of {name} in container {container} is unhealthy{detail}"
-                    self._context.recorder.record(pod.reference(), EventType.WARNING, "DeviceUnhealthy", note)
+        note_unhealthy(self._context, self.reservations, resource, devices)
 
     # --- admission ------------------------------------------------------------------------------------------
 
@@ -174,7 +147,7 @@ class Devices:
 
     @hookimpl
     async def nodeagent_pod_terminated(self, pod: Pod) -> None:
-        self._waiting.pop(pod.uid, None)
+        self._waiting.remove(pod.uid)
         if self.release(pod.uid):
             await self._save()
 
@@ -185,10 +158,9 @@ class Devices:
         :raises DeviceError: not enough devices.
         """
         waiting = self._reserve_container(pod, container, mask)
-        before = self._waiting.get(pod.uid)
-        masks = {**(before.masks if before is not None else {}), container.name: mask}
-        if waiting or before is not None:
-            self._set_waiting(pod, waiting | (before.resources if before is not None else set()), masks)
+        masks = {**self._waiting.masks_of(pod.uid), container.name: mask}
+        if waiting or pod.uid in self._waiting:
+            self._set_waiting(pod, waiting.union(self._waiting.resources_of(pod.uid)), masks)
 
     def _reserve(self, pod: Pod) -> None:
         """Reserve the devices of all containers, or record the resources that the pod waits for.
@@ -196,9 +168,7 @@ class Devices:
         :raises DeviceError: not enough devices; nothing is reserved.
         """
         held = pod.uid in self.reservations.allocations.pods
-        before = self._waiting.get(pod.uid)
-        masks = before.masks if before is not None else {}
-        waiting: set[str] = set()
+        masks, waiting = self._waiting.masks_of(pod.uid), set[str]()
         try:
             for container in containers_in_order(pod):
                 waiting |= self._reserve_container(pod, container, masks.get(container.name))
@@ -221,15 +191,9 @@ class Devices:
             raise DeviceError(text, reason="TopologyAffinityError")
         return waiting
 
-    def _set_waiting(self, pod: Pod, resources: set[str], masks: dict[str, frozenset[int] | None]) -> None:
-        before = self._waiting.pop(pod.uid, None)
-        if resources:
-            since = before.since if before is not None else self._clock.now()
-            self._waiting[pod.uid] = _Waiting(since, resources, masks)
-            if before is None:
-                note = f"Pod waits for the device plugins of: {', '.join(sorted(resources))}"
-                self._context.recorder.record(pod.reference(), EventType.WARNING, "WaitingForDevices", note)
-                self._waker.wake()
+    def _set_waiting(self, pod: Pod, resources: Collection[str], masks: Masks) -> None:
+        if self._waiting.set(pod, resources, masks):
+            self._waker.wake()
 
     def release(self, uid: str) -> bool:
         """Release the devices of a pod; return whether it had any."""
@@ -244,7 +208,7 @@ class Devices:
         """Release the reservations of a pod that is not admitted; allocated devices are in use until it has stopped."""
         if all(each.response is None for _, _, each in self.reservations.allocations.of_pod(uid)):
             self.release(uid)
-        self._waiting.pop(uid, None)
+        self._waiting.remove(uid)
 
     def release_stale(self) -> None:
         """Release the devices of pods that were rejected, or that are no longer desired and do not run."""
@@ -258,7 +222,7 @@ class Devices:
             pod, status, observed = pods.get(uid), pods.status(uid), pods.observed(uid)
             ended = pod is None or pod.terminal or (status is not None and status.phase in ("Failed", "Succeeded"))
             if ended and (observed is None or not observed.alive):
-                self._waiting.pop(uid, None)
+                self._waiting.remove(uid)
                 if self.release(uid):
                     self._unsaved = True
 
@@ -266,8 +230,7 @@ class Devices:
 
     def decided(self, pod_uid: str) -> Collection[str]:
         reserved = {resource for _, resource, _ in self.reservations.allocations.of_pod(pod_uid)}
-        waiting = self._waiting.get(pod_uid)
-        return reserved | waiting.resources if waiting is not None else reserved
+        return reserved.union(self._waiting.resources_of(pod_uid))
 
     async def prepare_pod(self, pod: Pod) -> None:
         containers = containers_in_order(pod)
@@ -275,9 +238,7 @@ class Devices:
             return
         try:
             self._reserve(pod)
-            waiting = self._waiting.get(pod.uid)
-            if waiting is not None:
-                self._wait(waiting)
+            self._waiting.check(pod.uid)
             if not self._binder.is_bound(pod):
                 self._unwritten.add(pod.uid)
                 await self._binder.bind(pod)
@@ -295,18 +256,6 @@ class Devices:
             text = f'failed to write checkpoint file "{self._store.file.name}": {error}'
             raise DevicesNotReady(text) from error
 
-    def _wait(self, waiting: _Waiting) -> None:
-        """Raise the reason why a pod waits.
-
-        :raises DevicesNotReady: until the time limit.
-        :raises DeviceError: the time limit is exceeded.
-        """
-        names = sorted(waiting.resources)
-        if self._clock.now() - waiting.since >= self._wait_seconds:
-            raise DeviceError(f"no healthy devices present; cannot allocate unhealthy devices {names[0]}")
-        errors = [f"{name}: {self._resources[name].error or NOT_REGISTERED}" for name in names]
-        raise DevicesNotReady(f"waiting for device plugins: {'; '.join(errors)}")
-
     def _has_run(self, pod: Pod) -> bool:
         """Return whether a container of the pod exists, so that the pod must not be rejected any more."""
         observed = self._context.pods.observed(pod.uid)
@@ -316,7 +265,7 @@ class Devices:
         message = str(error)
         if error.reason == DeviceError.reason:
             message = f"Allocate failed due to {error}, which is unexpected"
-        self._waiting.pop(pod.uid, None)
+        self._waiting.remove(pod.uid)
         self.release(pod.uid)
         self._context.recorder.record(pod.reference(), EventType.WARNING, error.reason, message)
         self._context.pods.kill(
@@ -368,7 +317,7 @@ class Devices:
 
     def waiting(self, resource: str) -> Sequence[str]:
         """Return the UIDs of the pods that wait for a resource."""
-        return [uid for uid, waiting in self._waiting.items() if resource in waiting.resources]
+        return self._waiting.waiting_for(resource)
 
     # --- storage --------------------------------------------------------------------------------------------
 
@@ -383,6 +332,7 @@ class Devices:
         except OSError:
             self._unsaved = True
             raise
+        self._waker.wake()  # The background loop waits for the disk.
 
     # --- node -----------------------------------------------------------------------------------------------
 
@@ -412,9 +362,11 @@ class Devices:
             if self._changed:
                 self._changed = False
                 self._context.trigger_node_status()
-            if self._unsaved:
+            if self._unsaved or self._store.unsynced:
                 try:
-                    await self._save()
+                    if self._unsaved:
+                        await self._save()
+                    await self._store.sync()
                 except OSError as error:
                     _log.error(
                         "Failed to write checkpoint file", extra={"path": str(self._store.file), "err": str(error)}
@@ -434,23 +386,8 @@ class Devices:
 
     def _expire(self) -> float:
         """Remove resources without provider after the grace period; return the seconds until the next one is due."""
-        now, due = self._clock.now(), _IDLE_SECONDS
-        for name, resource in self._resources.items():
-            if resource.connected or resource.removed:
-                continue
-            returning = resource.restored is not None  # Its pods may wait for the complete time.
-            grace = max(GRACE_SECONDS, self._wait_seconds) if returning else GRACE_SECONDS
-            left = resource.disconnected_at + grace - now
-            if left > 0:
-                due = min(due, left)
-                continue
-            resource.removed, resource.restored, resource.devices = True, None, {}
+        expired, due = expire(self._resources.values(), self._clock.now(), self._wait_seconds)
+        for resource in expired:
             self._changed = self._unsaved = True
-            _log.info("Endpoint became unhealthy", extra={"resourceName": name, "err": resource.error})
-        for uid, waiting in list(self._waiting.items()):
-            left = waiting.since + self._wait_seconds - now
-            if left <= 0:
-                self._context.pods.trigger_sync(uid)
-            else:
-                due = min(due, left)
-        return due
+            _log.info("Endpoint became unhealthy", extra={"resourceName": resource.name, "err": resource.error})
+        return self._waiting.expire(min(due, _IDLE_SECONDS))

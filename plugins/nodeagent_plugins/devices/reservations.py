@@ -20,7 +20,7 @@ class Reservations:
         self.resources: dict[str, Resource] = {}
         self.allocations = Allocations()
 
-    def free(self, resource: Resource) -> set[str]:
+    def free(self, resource: Resource) -> frozenset[str]:
         """Return the healthy devices that no container has."""
         return resource.healthy - self.allocations.used(resource.name)
 
@@ -63,7 +63,7 @@ class Reservations:
             raise DeviceError(f"no healthy devices present; cannot allocate unhealthy devices {resource.name}")
         reusable = self.allocations.reusable(pod, container, resource.name)
         free, nodes = self.free(resource), resource.nodes
-        selection = candidates(free, reusable, count, nodes, mask)
+        selection = candidates(free, reusable, count, nodes, mask, resource.ranks)
         chosen = selection.pick()
         if len(chosen) < count:
             raise DeviceError(
@@ -89,7 +89,8 @@ class Reservations:
         """
         own = (set(assignment.ids) - assignment.required) & resource.healthy
         count = len(assignment.ids)
-        selection = candidates(self.free(resource) | own, assignment.required, count, resource.nodes, assignment.hint)
+        free = self.free(resource) | own
+        selection = candidates(free, assignment.required, count, resource.nodes, assignment.hint, resource.ranks)
         if len(selection.pick()) < count:
             raise DeviceError(
                 f"previously allocated devices are no longer healthy; cannot allocate unhealthy devices {resource.name}"

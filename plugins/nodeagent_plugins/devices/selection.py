@@ -43,30 +43,40 @@ class Selection:
 
 
 def candidates(
-    free: Collection[str], required: Collection[str], count: int, nodes: Nodes, mask: Collection[int] | None
+    free: Collection[str],
+    required: Collection[str],
+    count: int,
+    nodes: Nodes,
+    mask: Collection[int] | None,
+    ranks: Mapping[str, int],
 ) -> Selection:
     """Return the candidates for an allocation.
 
     :param free: healthy devices that no container has.
     :param required: devices to select in any case, such as those of earlier init containers.
     :param mask: NUMA nodes to prefer; ``None`` for any.
+    :param ranks: positions of the listed devices in their order.
     """
+
+    def ordered(ids: Iterable[str]) -> list[str]:
+        return sorted(ids, key=ranks.__getitem__)
+
     fixed = in_order(required)[:count]
     needed = count - len(fixed)
     available = set(free) - set(fixed)
     if mask is None or not any(nodes.get(id) for id in available):
-        return Selection(count, fixed, frozenset(available), in_order(available))
+        return Selection(count, fixed, frozenset(available), ordered(available))
     desired = set(mask)
     aligned = {id for id in available if desired & set(nodes.get(id) or ())}
     plain = {id for id in available if not nodes.get(id)}
     if needed < len(aligned):
-        return Selection(count, fixed, frozenset(aligned), in_order(aligned))
+        return Selection(count, fixed, frozenset(aligned), ordered(aligned))
     unaligned = available - aligned - plain
     return Selection(
         count,
-        [*fixed, *in_order(aligned)],
+        [*fixed, *ordered(aligned)],
         frozenset(available - aligned),
-        [*in_order(unaligned), *in_order(plain)],
+        [*ordered(unaligned), *ordered(plain)],
     )
 
 

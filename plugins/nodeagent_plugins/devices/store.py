@@ -1,17 +1,24 @@
-"""Storage of allocations: the checkpoint, and the boot that it belongs to."""
+"""Storage of allocations: the checkpoint, and the boot that it belongs to.
+
+Containers are created once the checkpoint is written, before it is on disk: it survives the end of the agent, and after
+the host has crashed, no container has devices. The background loop then waits for the disk.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from nodeagent_plugins.devices.checkpoint import FILE, CheckpointDamaged, CheckpointData, Encoder, read, write
 
 BOOT_FILE = "devices_boot"
 """File alongside the checkpoint with the boot ID and the checksum of the last written checkpoint."""
+SYNCED_FILE = f".{FILE}.synced"
+"""Last checkpoint that was on disk, for the case that a crash of the host damages a later one."""
 _log = logging.getLogger(__name__)
 
 
@@ -30,6 +37,8 @@ class Store:
         self._requested = self._written = 0
         self._text = ""
         self._encoder = Encoder()
+        self.unsynced = False
+        """True if the last checkpoint may not be on disk."""
 
     async def load(self) -> tuple[CheckpointData, bool]:
         """Return the stored state, and whether it was written since the host booted.
@@ -41,8 +50,9 @@ class Store:
     def _load(self) -> tuple[CheckpointData, bool]:
         try:
             data = read(self.file)
-        except CheckpointDamaged:
+        except CheckpointDamaged as error:
             self._move_aside()
+            error.registered = self._synced_resources()
             raise
         if data is None:
             return CheckpointData(), True
@@ -61,7 +71,17 @@ class Store:
             request = self._requested
             data = self._snapshot()
             await asyncio.to_thread(self._save, data)
-            self._written = request
+            self._written, self.unsynced = request, True
+
+    async def sync(self) -> None:
+        """Wait until the last checkpoint is on disk.
+
+        :raises OSError: it cannot be written.
+        """
+        async with self._lock:
+            if self.unsynced:
+                await asyncio.to_thread(self._sync)
+                self.unsynced = False
 
     def _save(self, data: CheckpointData) -> None:
         text, checksum = self._encoder.encode(data)
@@ -70,7 +90,22 @@ class Store:
         write(self.file, text)
         self._text = text
         # If it is lost or older than the checkpoint, the time of the checkpoint is compared with that of the boot.
-        write(self._boot_file, json.dumps({"bootID": self._boot_id(), "checksum": checksum}), sync=False)
+        write(self._boot_file, json.dumps({"bootID": self._boot_id(), "checksum": checksum}))
+
+    def _sync(self) -> None:
+        with self.file.open("rb") as stream:
+            os.fsync(stream.fileno())
+        aside = self.file.with_name(f"{SYNCED_FILE}.new")
+        aside.unlink(missing_ok=True)
+        os.link(self.file, aside)
+        aside.replace(self.file.with_name(SYNCED_FILE))
+
+    def _synced_resources(self) -> Mapping[str, Sequence[str]]:
+        try:
+            data = read(self.file.with_name(SYNCED_FILE))
+        except CheckpointDamaged:
+            return {}
+        return data.registered if data is not None else {}
 
     def _is_current_boot(self) -> bool:
         """Return whether the checkpoint was written since the host booted.

@@ -14,11 +14,12 @@ from nodeagent.contracts.devices import DeviceHealth, ProvidedDevice
 from nodeagent.contracts.runtime import Device, Mount
 from nodeagent.errors import DeviceError, DevicesNotReady
 from nodeagent.model.pod import PodStatus
-from nodeagent.testing import FakeClock, FakeDeviceProvider, make_container, make_context, make_pod
+from nodeagent.testing import FakeClock, FakeDeviceProvider, eventually, make_container, make_context, make_pod
 from nodeagent.testing.contracts import BackgroundLoopContract, DeviceManagerContract, DeviceProviderContract
 from nodeagent_plugins.devices import metrics
 from nodeagent_plugins.devices.manager import Devices
 from nodeagent_plugins.devices.report import Report, expose
+from nodeagent_plugins.devices.store import SYNCED_FILE
 
 WIDGET = "example.com/widget"
 
@@ -456,6 +457,36 @@ async def test_damaged_checkpoint_is_rebuilt_from_containers(make_devices, conte
     assert envs(devices, second) == "w1"
     await devices.prepare_pod(pod)  # Its container is restarted.
     assert envs(devices, pod) == "w0"
+
+
+async def test_pods_wait_for_resources_of_a_checkpoint_that_a_crash_has_damaged(make_devices, context, clock, tmp_path):
+    before = await started(make_devices(FakeDeviceProvider()))
+    loop = asyncio.create_task(before.run())
+    await eventually((tmp_path / f"device-plugins/{SYNCED_FILE}").exists)
+    loop.cancel()
+    (tmp_path / "later").write_text("")
+    (tmp_path / "later").replace(tmp_path / "device-plugins/kubelet_internal_checkpoint")
+
+    devices, pod = await started(make_devices()), requesting("web")
+    await admit(devices, context, pod)
+
+    assert devices.decided(pod.uid) == {WIDGET}
+    with pytest.raises(DevicesNotReady, match="waiting for device plugins"):
+        await devices.prepare_pod(pod)
+
+
+async def test_checkpoint_is_on_disk_soon_after_an_allocation(make_devices, context, clock, tmp_path):
+    devices = await started(make_devices(FakeDeviceProvider()))
+    loop, pod = asyncio.create_task(devices.run()), requesting("web")
+    file, synced = (tmp_path / "device-plugins" / name for name in ("kubelet_internal_checkpoint", SYNCED_FILE))
+    await eventually(synced.exists)
+    await admit(devices, context, pod)
+    await devices.prepare_pod(pod)
+    assert pod.uid in file.read_text()
+
+    await clock.advance(1)  # The loop combines changes within a second.
+    await eventually(lambda: pod.uid in synced.read_text())
+    loop.cancel()
 
 
 async def test_unhealthy_device_is_an_event_of_its_pod(make_devices, context):

@@ -31,6 +31,7 @@ from .test_manager import settle
 
 WIDGET = "example.com/widget"
 NODES = {"a0": (0,), "a1": (0,), "b0": (1,), "b1": (1,), "both": (0, 1)}
+RANKS = {id: rank for rank, id in enumerate(("a0", "a1", "b0", "b1", "both", "d1", "d9", "d10", "plain"))}
 
 
 def requesting(name="web", count=1, init=(), **fields):
@@ -51,7 +52,7 @@ def requesting(name="web", count=1, init=(), **fields):
     ],
 )
 def test_selection(free, required, count, mask, preferred, chosen):
-    assert candidates(free, required, count, NODES, mask).pick(preferred) == chosen
+    assert candidates(free, required, count, NODES, mask, RANKS).pick(preferred) == chosen
 
 
 @pytest.mark.parametrize(
