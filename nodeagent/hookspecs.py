@@ -53,6 +53,7 @@ from nodeagent.contracts.local import LocalQuery
 from nodeagent.contracts.node import NodeReport
 from nodeagent.contracts.objects import ObjectReader
 from nodeagent.contracts.persistent_volumes import ClaimResolver, PersistentVolumeKind
+from nodeagent.contracts.plugin_checks import PluginCheck
 from nodeagent.contracts.plugin_registry import PluginHandler
 from nodeagent.contracts.pod_resources import ResourceReporter
 from nodeagent.contracts.pods import PodSource, PodSyncer, Rejection
@@ -536,6 +537,19 @@ def nodeagent_provide_node_checks(context: ImageContext) -> Sequence[NodeCheck]:
 
     :param context: the stage with runtime and image service.
     :returns: the checks; they run concurrently, each for at most 15 seconds.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def nodeagent_provide_plugin_checks(plugins: PluginHost) -> Sequence[PluginCheck]:
+    """Provide checks of ``nodeagent plugins check`` for plugins that are not Python modules.
+
+    Called: once by that command; the agent does not run these checks.
+    On error: the command logs the plugin's name and exits with code 2.
+
+    :param plugins: the plugin manager.
+    :returns: the checks; each one runs for projects that contain its file.
     """
     raise NotImplementedError
 

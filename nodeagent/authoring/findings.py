@@ -40,6 +40,8 @@ class Rule(StrEnum):
     """The agent rejects the plugin."""
     SLOW_IMPORT = "slow-import"
     """The import noticeably delays the start of the agent."""
+    OUT_OF_PROCESS = "out-of-process"
+    """An out-of-process plugin does not start, or violates the protocol."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

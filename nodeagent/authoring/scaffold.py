@@ -6,6 +6,7 @@ import keyword
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from enum import Enum
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -21,6 +22,13 @@ LICENSES = ("Apache-2.0", "MIT", "none")
 
 _NAME = re.compile(r"[a-z](_?[a-z0-9]){1,39}")
 _MAX_NAME = 40
+
+
+class ProjectKind(Enum):
+    """Kind of a project; the value is the directory of its templates."""
+
+    MODULE = "module"
+    EXTERNAL = "external"
 
 
 class ScaffoldError(Exception):
@@ -39,7 +47,9 @@ def check_name(name: str, third_party: frozenset[str] = frozenset()) -> None:
         raise ScaffoldError(f'plugin name "{name}" is in use by an installed third-party plugin')
 
 
-def write_project(name: str, directory: Path, *, license_name: str = "Apache-2.0") -> list[Path]:
+def write_project(
+    name: str, directory: Path, *, license_name: str = "Apache-2.0", kind: ProjectKind = ProjectKind.MODULE
+) -> list[Path]:
     """Write the project of plugin *name* to *directory*, which is created, and return its files.
 
     :param license_name: one of :data:`LICENSES`.
@@ -48,7 +58,7 @@ def write_project(name: str, directory: Path, *, license_name: str = "Apache-2.0
     try:
         if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
             raise ScaffoldError(f"{directory} exists and is not an empty directory; specify another with --dir")
-        files = {directory / path: text for path, text in _files(name, license_name)}
+        files = {directory / path: text for path, text in _files(name, license_name, kind)}
         for path, text in files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
@@ -57,7 +67,7 @@ def write_project(name: str, directory: Path, *, license_name: str = "Apache-2.0
     return sorted(files)
 
 
-def _files(name: str, license_name: str) -> Iterator[tuple[str, str]]:
+def _files(name: str, license_name: str, kind: ProjectKind) -> Iterator[tuple[str, str]]:
     """Yield path and content of each file."""
     module = f"nodeagent_{name}"
     distribution = module.replace("_", "-")
@@ -72,16 +82,20 @@ def _files(name: str, license_name: str) -> Iterator[tuple[str, str]]:
         "license_line": f'license = "{license_name}"\nlicense-files = ["LICENSE"]\n' if licensed else "",
         "license_text": f"{license_name}, see [LICENSE](LICENSE)." if licensed else "No license specified.",
     }
-    templates = resources.files(__package__) / "templates"
+    all_templates = resources.files(__package__) / "templates"
+    templates = all_templates / kind.value
 
     def render(template: Traversable) -> str:
         return Template(template.read_text(encoding="utf-8")).substitute(values)
 
     yield "pyproject.toml", render(templates / "pyproject.toml.tmpl")
     yield "README.md", render(templates / "README.md.tmpl")
-    yield ".gitignore", render(templates / "gitignore.tmpl")
-    yield f"{module}/__init__.py", render(templates / "package" / "__init__.py.tmpl")
+    yield ".gitignore", render(all_templates / "gitignore.tmpl")
+    for template in (templates / "package").iterdir():
+        yield f"{module}/{template.name.removesuffix('.tmpl')}", render(template)
     yield f"{module}/py.typed", ""
     yield "tests/test_plugin.py", render(templates / "tests" / "test_plugin.py.tmpl")
+    if kind is ProjectKind.EXTERNAL:
+        yield "nodeagent-plugin.yaml", render(templates / "nodeagent-plugin.yaml.tmpl")
     if licensed:
-        yield "LICENSE", render(templates / "licenses" / f"{license_name}.tmpl")
+        yield "LICENSE", render(all_templates / "licenses" / f"{license_name}.tmpl")

@@ -12,10 +12,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from nodeagent.authoring.scaffold import LICENSES, ScaffoldError, check_name, write_project
+from nodeagent.authoring.scaffold import LICENSES, ProjectKind, ScaffoldError, check_name, write_project
 from nodeagent.cli import local
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json, print_table
@@ -44,6 +45,13 @@ def add_parser(commands: Any) -> None:
     new.add_argument("--dir", type=Path, metavar="D", help="directory of the project (default: ./nodeagent-NAME)")
     new.add_argument("--license", choices=LICENSES, default=LICENSES[0], help="license of the project (%(default)s)")
     new.set_defaults(handler=new_plugin)
+    new.add_argument(
+        "--out-of-process",
+        action="store_true",
+        help="generate an executable with the gRPC protocol instead of a module",
+    )
+    protocol = actions.add_parser("protocol", help="print the protocol of out-of-process plugins, a .proto file")
+    protocol.set_defaults(handler=print_protocol)
     check = actions.add_parser("check", help="report problems of a plugin, with file and line")
     check.add_argument("path", type=Path, metavar="PATH", help="the project, its package, or a single file")
     check.add_argument("-o", "--output", choices=("text", "json"), default="text")
@@ -96,7 +104,8 @@ def new_plugin(arguments: argparse.Namespace) -> int:
     directory = arguments.dir or Path(f"nodeagent-{arguments.name.replace('_', '-')}")
     try:
         check_name(arguments.name, frozenset(name for name, origin in installed.items() if origin != _BUNDLED))
-        files = write_project(arguments.name, directory, license_name=arguments.license)
+        kind = ProjectKind.EXTERNAL if arguments.out_of_process else ProjectKind.MODULE
+        files = write_project(arguments.name, directory, license_name=arguments.license, kind=kind)
     except ScaffoldError as error:
         print(f"nodeagent: {error}", file=sys.stderr)
         return ExitCode.CONFIGURATION
@@ -110,14 +119,25 @@ def new_plugin(arguments: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
+def print_protocol(_: argparse.Namespace) -> int:
+    """Print the definition of the protocol."""
+    print((resources.files("nodeagent.base.pluginproto") / "plugin_v1.proto").read_text(encoding="utf-8"), end="")
+    return ExitCode.OK
+
+
 def check_plugin(arguments: argparse.Namespace) -> int:
     """Print the findings, one per line or as a JSON list."""
-    from nodeagent.authoring import check
+    from nodeagent.authoring import check, check_external
 
     try:
-        findings = check.check_plugin(
-            arguments.path, load=not arguments.no_import, slow_seconds=arguments.import_seconds
-        )
+        if (external := check_external.find_check(arguments.path)) is not None:
+            if arguments.no_import:
+                raise check.InvalidPluginPath("--no-import is invalid for an out-of-process plugin, which must run")
+            findings = check_external.run_check(external, arguments.path)
+        else:
+            findings = check.check_plugin(
+                arguments.path, load=not arguments.no_import, slow_seconds=arguments.import_seconds
+            )
     except check.InvalidPluginPath as error:
         print(f"nodeagent: {error}", file=sys.stderr)
         return ExitCode.CONFIGURATION

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nodeagent import hookimpl
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from nodeagent.contracts.checks import NodeCheck
     from nodeagent.contracts.context import ConfigContext, ImageContext
     from nodeagent.contracts.hooks import PluginHost
+    from nodeagent.contracts.plugin_checks import PluginCheck
     from nodeagent.contracts.settings_check import SettingsCheck
 
 
@@ -59,3 +61,11 @@ def nodeagent_provide_node_checks(context: ImageContext) -> Sequence[NodeCheck]:
         for plugin in parse(settings)
         if "node_checks" in plugin.capabilities
     ]
+
+
+@hookimpl
+def nodeagent_provide_plugin_checks(plugins: PluginHost) -> Sequence[PluginCheck]:
+    from nodeagent.contracts.plugin_checks import PluginCheck
+    from nodeagent_plugins.external_plugins.check import FILE_NAME, check_project
+
+    return (PluginCheck(FILE_NAME, partial(check_project, deadline_of=plugins.deadline_of)),)

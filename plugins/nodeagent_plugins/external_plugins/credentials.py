@@ -40,13 +40,20 @@ class ExternalCredentials:
         self._session = session
 
     async def credentials(self, image: str, pod: Pod | None = None) -> Sequence[Credentials]:
-        name = self._session.plugin.name
-        request = api.GetCredentialsRequest(image=image, pod=encode_pod(pod) if pod is not None else b"")
         try:
-            response = await self._session.call("GetCredentials", _METHODS["GetCredentials"], request, SECONDS)
+            return await fetch_credentials(self._session, image, pod)
         except PluginError as error:
-            _log.error(
-                "Failed to get credentials from plugin", extra={"plugin": name, "image": image, "err": str(error)}
-            )
+            fields = {"plugin": self._session.plugin.name, "image": image, "err": str(error)}
+            _log.error("Failed to get credentials from plugin", extra=fields)
             return ()
-        return [Credentials(each.username, each.password, source=name) for each in response.credentials]
+
+
+async def fetch_credentials(session: Session, image: str, pod: Pod | None) -> Sequence[Credentials]:
+    """Return the plugin's credentials for *image*.
+
+    :raises PluginError: the call failed.
+    """
+    request = api.GetCredentialsRequest(image=image, pod=encode_pod(pod) if pod is not None else b"")
+    response = await session.call("GetCredentials", _METHODS["GetCredentials"], request, SECONDS)
+    name = session.plugin.name
+    return [Credentials(each.username, each.password, source=name) for each in response.credentials]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from nodeagent.base.plugin_rpc import RpcError, connect, methods_of
 from nodeagent.base.pluginproto import plugin_v1_pb2 as api
@@ -23,11 +24,23 @@ def node_check(plugin: str, socket: str) -> NodeCheck:
 async def check_node(plugin: str, socket: str) -> Sequence[Finding]:
     """Return the findings of the plugin; a plugin that does not respond is a finding."""
     try:
-        async with connect(socket, _SECONDS) as connection:
-            response = await connection.call(_METHODS["CheckNode"], api.CheckNodeRequest())
+        response = await call_check_node(socket)
     except RpcError as error:
         text = f"plugin {plugin} does not respond on {socket}: {error.code}: {error.details}"
         return [problem(text, "check that the agent runs, and see nodeagent plugins list")]
+    return _findings(plugin, response)
+
+
+async def call_check_node(socket: str) -> Any:
+    """Return the response of the plugin that serves *socket*.
+
+    :raises RpcError: the plugin does not respond.
+    """
+    async with connect(socket, _SECONDS) as connection:
+        return await connection.call(_METHODS["CheckNode"], api.CheckNodeRequest())
+
+
+def _findings(plugin: str, response: Any) -> list[Finding]:
     findings = []
     for each in response.findings:
         if each.severity not in _SEVERITIES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from nodeagent.base.aio import Clock, TokenBucket
 
@@ -15,10 +16,15 @@ _log = logging.getLogger(__name__)
 
 
 class OutputLog:
-    """Logs the lines of one plugin; lines above the rate are dropped and counted."""
+    """Logs the lines of one plugin; lines above the rate are dropped and counted.
 
-    def __init__(self, plugin: str, lines_per_second: float, clock: Clock) -> None:
-        self._plugin = plugin
+    :param emit: called with each line instead of logging it.
+    """
+
+    def __init__(
+        self, plugin: str, lines_per_second: float, clock: Clock, emit: Callable[[str], None] | None = None
+    ) -> None:
+        self._plugin, self._emit = plugin, emit or self._log
         self._bucket = TokenBucket(lines_per_second, int(lines_per_second * _BURST_SECONDS), clock)
         self._dropped = 0
 
@@ -45,4 +51,7 @@ class OutputLog:
             self._dropped = 0
         text = line[:_MAX_LINE_BYTES].decode(errors="replace").rstrip("\r")
         if text:
-            _log.info("Output of plugin", extra={"plugin": self._plugin, "line": text})
+            self._emit(text)
+
+    def _log(self, text: str) -> None:
+        _log.info("Output of plugin", extra={"plugin": self._plugin, "line": text})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from nodeagent import hookimpl
@@ -56,9 +56,8 @@ class ExternalPodSource:
         while True:
             await self._session.wait_connected()
             try:
-                request = api.WatchPodsRequest(node_name=self._node_name)
-                async for pods in self._session.stream(_METHODS["WatchPods"], request):
-                    publish(await asyncio.to_thread(self._read, pods))
+                async for pods in self.sets():
+                    publish(pods)
                     backoff.reset()
                     last = ""
                 problem = "the plugin ended the stream"
@@ -68,6 +67,16 @@ class ExternalPodSource:
                 _log.error("Failed to watch pods of plugin", extra={"plugin": self.name, "err": problem})
                 last = problem
             await self._clock.sleep(backoff.next())
+
+    async def sets(self) -> AsyncIterator[Sequence[Pod]]:
+        """Yield the sets of pods until the stream ends.
+
+        :raises ConfigError: a pod is invalid.
+        :raises PluginError: the stream failed, or a set is invalid.
+        """
+        request = api.WatchPodsRequest(node_name=self._node_name)
+        async for pods in self._session.stream(_METHODS["WatchPods"], request):
+            yield await asyncio.to_thread(self._read, pods)
 
     def _read(self, pods: Any) -> list[Pod]:
         """Return the pods of a set.

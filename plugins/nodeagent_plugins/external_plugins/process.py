@@ -11,7 +11,7 @@ import pwd
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,11 +84,19 @@ class Executable:
     :param directory: directory of its socket.
     :param owner: its user; ``None`` is that of the agent.
     :param cgroups: ``None`` runs it without limits.
+    :param emit: called with each line of its output, which is logged otherwise.
     """
 
     def __init__(
-        self, plugin: ExternalPlugin, directory: Path, owner: Owner | None, cgroups: ProcessCgroups | None, clock: Clock
+        self,
+        plugin: ExternalPlugin,
+        directory: Path,
+        owner: Owner | None,
+        cgroups: ProcessCgroups | None,
+        clock: Clock,
+        emit: Callable[[str], None] | None = None,
     ) -> None:
+        self._emit = emit
         self._plugin, self._directory, self._owner = plugin, directory, owner
         self._cgroups, self._clock = cgroups, clock
 
@@ -138,7 +146,7 @@ class Executable:
         assert popen.stdout is not None, "the output is a pipe"
         reader = asyncio.StreamReader()
         transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), popen.stdout)
-        log = OutputLog(self._plugin.name, self._plugin.log_lines_per_second, self._clock)
+        log = OutputLog(self._plugin.name, self._plugin.log_lines_per_second, self._clock, self._emit)
         output = asyncio.create_task(log.copy(reader), name=f"output of plugin {self._plugin.name}")
         try:
             yield process
@@ -159,7 +167,7 @@ class Executable:
             "cgroups": [str(file) for file in files],
             "uid": self._owner.uid if self._owner is not None else None,
             "gid": self._owner.gid if self._owner is not None else None,
-            "directory": str(self._directory),
+            "directory": self._plugin.working_directory or str(self._directory),
             "command": list(self._plugin.command),
         }
         environment = {

@@ -26,7 +26,7 @@ SOCKET_VARIABLE = "NODEAGENT_PLUGIN_SOCKET"
 """Environment variable with the path of the socket that an executable must serve."""
 _MAX_SOCKET_PATH = 107
 """Longest path in bytes to which the kernel can connect."""
-_EXECUTABLE_ONLY = ("env", "user", "group", "limits", "restart", "logLinesPerSecond")
+_EXECUTABLE_ONLY = ("env", "workingDirectory", "user", "group", "limits", "restart", "logLinesPerSecond")
 _TEXT = {"type": "string", "minLength": 1}
 _USER = {"type": ["string", "integer"], "minLength": 1, "minimum": 0, "maximum": 2**32 - 2}
 
@@ -81,6 +81,10 @@ SCHEMA: Mapping[str, Any] = MappingProxyType(
                             "additionalProperties": {"type": "string"},
                             "description": "Environment variables; the agent's are not inherited, except PATH.",
                         },
+                        "workingDirectory": {
+                            **_TEXT,
+                            "description": "Absolute path. Defaults to the directory of the socket.",
+                        },
                         "user": {**_USER, "description": "Name or ID. Defaults to an ID that no other plugin has."},
                         "group": {**_USER, "description": "Name or ID. Defaults to the group of the user."},
                         "limits": {
@@ -125,6 +129,7 @@ class ExternalPlugin:
     settings: Mapping[str, Any] = field(default_factory=dict)
     volume_drivers: frozenset[str] = frozenset()
     environment: Mapping[str, str] = field(default_factory=dict)
+    working_directory: str = ""
     user: str | int | None = None
     group: str | int | None = None
     limits: ProcessLimits = DEFAULT_LIMITS
@@ -183,6 +188,8 @@ def _problems(name: str, entry: Mapping[str, Any], *, is_root: bool) -> Iterator
     for variable in entry.get("env", {}):
         if not _VARIABLE.fullmatch(variable) or variable == SOCKET_VARIABLE:
             yield SettingsProblem(".env", variable, f"must be the name of a variable other than {SOCKET_VARIABLE}")
+    if (path := entry.get("workingDirectory")) and not PurePath(path).is_absolute():
+        yield SettingsProblem(".workingDirectory", path, "must be an absolute path")
     for field_name in ("user", "group"):
         if field_name in entry and not is_root:
             yield SettingsProblem(f".{field_name}", entry[field_name], "requires that the agent runs as root")
@@ -225,6 +232,7 @@ def _plugin(name: str, entry: Mapping[str, Any]) -> ExternalPlugin:
         settings=entry.get("settings", {}),
         volume_drivers=frozenset(entry.get("volumeDrivers", ())),
         environment=entry.get("env", {}),
+        working_directory=entry.get("workingDirectory", ""),
         user=entry.get("user"),
         group=entry.get("group"),
         limits=ProcessLimits(
