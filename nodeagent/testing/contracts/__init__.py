@@ -23,6 +23,7 @@ pytest.register_assert_rewrite(
             "background",
             "cgroups",
             "checks",
+            "plugin_checks",
             "claims",
             "collectors",
             "credentials",
@@ -54,6 +55,7 @@ from nodeagent.testing.contracts.events import EventRecorderContract
 from nodeagent.testing.contracts.images import ImageServiceContract
 from nodeagent.testing.contracts.objects import ObjectReaderContract
 from nodeagent.testing.contracts.persistent_volumes import ClaimResolverContract, PersistentVolumeKindContract
+from nodeagent.testing.contracts.plugin_checks import PluginCheckContract
 from nodeagent.testing.contracts.plugin_handlers import PluginHandlerContract
 from nodeagent.testing.contracts.probes import ProberContract
 from nodeagent.testing.contracts.pullers import ImagePullerContract
@@ -99,6 +101,7 @@ SUITES: Mapping[str, type] = {
     "nodeagent_provide_routes": RouteContract,
     "nodeagent_provide_local_queries": LocalQueryContract,
     "nodeagent_provide_node_checks": NodeCheckContract,
+    "nodeagent_provide_plugin_checks": PluginCheckContract,
 }
 """Suite of each provider hook, for each provided object."""
 
@@ -124,6 +127,7 @@ __all__ = [
     "NodeCheckContract",
     "ObjectReaderContract",
     "PersistentVolumeKindContract",
+    "PluginCheckContract",
     "PluginHandlerContract",
     "PodSourceContract",
     "PodSyncerContract",

@@ -51,7 +51,7 @@ DeadlineOf = Callable[[str], float]
 async def check_project(directory: Path, *, deadline_of: DeadlineOf) -> Sequence[str]:
     """Return the problems of the plugin that ``nodeagent-plugin.yaml`` in *directory* describes."""
     try:
-        plugin = _read(directory)
+        plugin = await asyncio.to_thread(_read, directory)
     except ValueError as error:
         return str(error).splitlines()
     with tempfile.TemporaryDirectory(prefix="nodeagent-") as temporary:

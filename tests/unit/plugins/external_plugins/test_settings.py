@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 from nodeagent.plugin_schemas import validate
-from nodeagent.testing import load_plugin
-from nodeagent_plugins import external_plugins
 from nodeagent_plugins.external_plugins.process import _allocate
 from nodeagent_plugins.external_plugins.settings import SCHEMA, parse, problems_of
 
@@ -72,11 +70,3 @@ def test_plugins_without_user_get_different_ids() -> None:
 
     assert len(set(ids.values())) == 100
     assert _allocate(["plugin_7"])["plugin_7"] in range(60600, 61000)
-
-
-def test_hook_provide_plugin_checks() -> None:
-    plugins = load_plugin(external_plugins, name="external_plugins")
-
-    (result,) = plugins.provide_all("nodeagent_provide_plugin_checks", plugins=plugins)
-
-    assert [check.file_name for check in result.value] == ["nodeagent-plugin.yaml"]
