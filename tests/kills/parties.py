@@ -66,6 +66,7 @@ class Parties:
             self.agent.start(syncFrequency="2s", authentication=authentication)
             self.driver.start()
             spec = {"attachRequired": True, "podInfoOnMount": True, "fsGroupPolicy": "File"}
+            spec["volumeLifecycleModes"] = ["Persistent", "Ephemeral"]
             self.call("POST", f"{STORAGE_API}/csidrivers", {"metadata": {"name": DRIVER}, "spec": spec})
             yield self
         finally:

@@ -14,8 +14,8 @@ from tests.kills.parties import DRIVER, MERGE, Parties, wait_for
 
 MOUNT, WRITE, EXPAND, UNMOUNT, DELETE, IDLE = "mounting", "writing", "expanding", "unmounting", "deleting", "idle"
 PHASES = (MOUNT, WRITE, EXPAND, UNMOUNT, DELETE)
-FILES, BLOCK, LOCAL = "CSI file system", "CSI block", "local-path"
-KINDS = (FILES, LOCAL, BLOCK)
+FILES, BLOCK, LOCAL, INLINE = "CSI file system", "CSI block", "local-path", "CSI inline"
+KINDS = (FILES, LOCAL, BLOCK, INLINE)
 PHASE_SECONDS = 300.0
 """Time limit of one phase, which includes back-offs of up to two minutes after several kills."""
 _NAMESPACE = "/api/v1/namespaces/default"
@@ -24,6 +24,12 @@ _RECORDS = (
     "s=$(cat /proc/sys/kernel/random/uuid); n=0; trap 'exit 0' TERM; while :; do n=$((n+1)); "
     'if echo "$s $n" >> /data/journal && sync /data/journal; then echo "$s $n" >> /ack/acknowledged; '
     'else echo "$s $n" >> /ack/failed; fi; usleep 100000; done'
+)
+# The data of an inline volume ends with its pod, which therefore reads each record again.
+_VERIFIED_RECORDS = (
+    "s=$(cat /proc/sys/kernel/random/uuid); n=0; trap 'exit 0' TERM; while :; do n=$((n+1)); "
+    'if echo "$s $n" >> /data/journal && sync /data/journal && [ "$(tail -n 1 /data/journal)" = "$s $n" ]; '
+    'then echo "$s $n" >> /ack/acknowledged; else echo "$s $n" >> /ack/failed; fi; usleep 100000; done'
 )
 # A device has one record; the number is that of the last write.
 _NUMBER = (
@@ -66,16 +72,18 @@ class Worker(threading.Thread):
 
     def _claim_once(self) -> None:
         self._rounds += 1
-        claim = Claim(f"{self.name}-{self._rounds}", self.kind, self._parties, self._random)
+        kind = InlineVolume if self.kind == INLINE else Claim
+        claim = kind(f"{self.name}-{self._rounds}", self.kind, self._parties, self._random)
         claim.create()
         for number in range(self._random.randint(1, 3)):
             if number and self._finish.is_set():
                 break
-            pod = f"{claim.name}-{number}"
+            pods = [f"{claim.name}-{number}{suffix}" for suffix in ("", "b")[: claim.pods]]
             self._enter(MOUNT)
-            acknowledged = claim.acknowledged()
-            claim.start(pod)
-            self._until(lambda: claim.acknowledged() > acknowledged, f"pod {pod} writes")  # noqa: B023
+            before = claim.writers()
+            for pod in pods:
+                claim.start(pod)
+            self._until(lambda: len(claim.writers() - before) >= len(pods), f"pods {pods} write")  # noqa: B023
             self._enter(WRITE)
             time.sleep(self._random.uniform(0, 3))
             self._check(claim)
@@ -84,9 +92,10 @@ class Worker(threading.Thread):
                 size = claim.expand()
                 self._until(lambda: claim.size() >= size, f"claim {claim.name} has {size} bytes")  # noqa: B023
             self._enter(UNMOUNT)
-            claim.stop(pod)
-            self._until(lambda: claim.is_gone("pods", pod), f"pod {pod} is deleted")  # noqa: B023
-            self._check(claim)
+            for pod in pods:
+                claim.stop(pod)
+                self._until(lambda: claim.is_gone("pods", pod), f"pod {pod} is deleted")  # noqa: B023
+                self._check(claim)
         self._enter(DELETE)
         claim.delete()
         self._until(claim.is_deleted, f"claim {claim.name} is deleted")
@@ -117,6 +126,8 @@ class Claim:
         self._sized, self._local_path = _MEBIBYTE, ""
         self._acknowledged = parties.directory / "acknowledged" / name
         self.expandable = True
+        self.pods = 2 if kind in (FILES, LOCAL) and numbers.random() < 0.3 else 1
+        """Number of pods that write at the same time."""
 
     def create(self) -> None:
         self._acknowledged.mkdir(parents=True)
@@ -134,12 +145,9 @@ class Claim:
 
     def start(self, pod: str) -> None:
         """Create a pod that writes records to the claim."""
-        volumes = [
-            {"name": "data", "persistentVolumeClaim": {"claimName": self.name}},
-            {"name": "ack", "hostPath": {"path": str(self._acknowledged)}},
-        ]
+        volumes = [{"name": "data", **self._source}, {"name": "ack", "hostPath": {"path": str(self._acknowledged)}}]
         uid = {"name": "POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}
-        script = _NUMBER if self.kind == BLOCK else _RECORDS
+        script = {BLOCK: _NUMBER, INLINE: _VERIFIED_RECORDS}.get(self.kind, _RECORDS)
         container: dict[str, Any] = {
             # The UID identifies the process on the host.
             "command": ["/bin/sh", "-c", script, "writer", "$(POD_UID)"],
@@ -157,6 +165,10 @@ class Claim:
         if self._group is not None:
             spec["securityContext"] = {"fsGroup": self._group}
         self._created("POST", f"{_NAMESPACE}/pods", simple_pod(pod, "", **spec))
+
+    @property
+    def _source(self) -> dict[str, Any]:
+        return {"persistentVolumeClaim": {"claimName": self.name}}
 
     def stop(self, pod: str) -> None:
         options = {"gracePeriodSeconds": 0 if self._forced else 1}
@@ -202,9 +214,9 @@ class Claim:
 
     # --- records ----------------------------------------------------------------------------------------------
 
-    def acknowledged(self) -> int:
-        """Return the number of records that pods have reported as synced."""
-        return len(self._lines(self._acknowledged / "acknowledged"))
+    def writers(self) -> set[str]:
+        """Return the identifiers of the processes that have reported records; for a device, the last record."""
+        return {line.split()[0] for line in self._lines(self._acknowledged / "acknowledged")}
 
     def lost(self) -> str:
         """Return which acknowledged records are not in the volume; empty if none is missing."""
@@ -237,3 +249,28 @@ class Claim:
         # A line that is being written has no end yet.
         text = file.read_text() if file.exists() else ""
         return [line.removesuffix("\n") for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+
+class InlineVolume(Claim):
+    """A CSI volume in the specification of each pod, without a claim."""
+
+    def __init__(self, name: str, kind: str, parties: Parties, numbers: random.Random) -> None:
+        super().__init__(name, kind, parties, numbers)
+        self._forced, self.expandable = False, False
+
+    def create(self) -> None:
+        self._acknowledged.mkdir(parents=True)
+
+    @property
+    def _source(self) -> dict[str, Any]:
+        return {"csi": {"driver": DRIVER, "volumeAttributes": {"name": self.name}}}
+
+    def delete(self) -> None:
+        """Do nothing: the volume was deleted with its pod."""
+
+    def is_deleted(self) -> bool:
+        return True
+
+    def lost(self) -> str:
+        failed = self._lines(self._acknowledged / "failed")
+        return f"{len(failed)} writes failed, the first is {failed[0]}" if failed else ""

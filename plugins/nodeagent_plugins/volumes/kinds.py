@@ -146,6 +146,11 @@ def pod_volume_name(kind: PersistentVolumeKind, pod_uid: str, name: str) -> str:
     return f"{plugin_name(kind.name)}/{pod_uid}-{name}"
 
 
+def shared_name(kind: PersistentVolumeKind, name: str, volume: VolumeOnDisk) -> str:
+    """Return the unique name *name* for the state on disk of *volume*: empty if it belongs to one pod."""
+    return "" if name == pod_volume_name(kind, volume.pod_uid, volume.name) else name
+
+
 def source_of_persistent_volume(volume: PersistentVolume) -> str:
     """Return the JSON name of the source that *volume* has."""
     given = [wire for name, wire in _PERSISTENT_SOURCES.items() if getattr(volume.spec, name) is not None]

@@ -28,6 +28,7 @@ from nodeagent.errors import TransientVolumeError, UncertainVolumeError, VolumeE
 from nodeagent.model.persistent_volume import READ_WRITE_ONCE_POD
 from nodeagent_plugins.volumes.actual_state import DesiredMount, DeviceState, MountState, NodeVolume, PodMount
 from nodeagent_plugins.volumes.expansion import VolumeExpander
+from nodeagent_plugins.volumes.kinds import shared_name
 from nodeagent_plugins.volumes.metrics import MOUNT_SECONDS
 from nodeagent_plugins.volumes.mounts import in_thread
 from nodeagent_plugins.volumes.operations import error_text
@@ -201,9 +202,8 @@ class MountOperations:
         before = volume.mounts.get(uid)
         mount = before
         if mount is None:
-            on_disk = VolumeOnDisk(
-                uid, spec.name, desired.directory, spec.mode, volume.unique_name, request.selinux_label, spec
-            )
+            on_disk = VolumeOnDisk(uid, spec.name, desired.directory, spec.mode, "", request.selinux_label, spec)
+            on_disk = replace(on_disk, unique_name=shared_name(volume.kind, volume.unique_name, on_disk))
             mount = volume.mounts[uid] = PodMount(on_disk, MountState.UNCERTAIN)
             if volume.device_state is DeviceState.NOT_MOUNTED:
                 volume.selinux_label = request.selinux_label

@@ -13,7 +13,7 @@ from nodeagent.model.pod import Pod, Volume
 from nodeagent_plugins.volumes.actual_state import DesiredMount, MountState, NodeVolume
 from nodeagent_plugins.volumes.expansion import claim_size
 from nodeagent_plugins.volumes.features import features_of
-from nodeagent_plugins.volumes.kinds import AdaptedKind, Kinds, unique_name
+from nodeagent_plugins.volumes.kinds import AdaptedKind, Kinds, shared_name, unique_name
 from nodeagent_plugins.volumes.reconstruction import VOLUME_DEVICES, VOLUMES
 from nodeagent_plugins.volumes.selinux import MountLabels
 
@@ -186,7 +186,8 @@ class Populator:
             mount = other.mounts.get(pod_uid)
             if other is not record and mount is not None and mount.volume.directory == directory:
                 del other.mounts[pod_uid]
-                volume = replace(mount.volume, unique_name=record.unique_name)
+                name = shared_name(record.kind, record.unique_name, mount.volume)
+                volume = replace(mount.volume, unique_name=name)
                 record.mounts[pod_uid] = replace(mount, volume=volume, released=False)
                 return
 

@@ -224,6 +224,31 @@ def test_data_survives_kills_of_agent_and_driver(driver: tuple[Node, Driver]) ->
     assert volume.read_text() == "kept\n"
 
 
+@pytest.mark.parametrize("restarts", [False, True], ids=["same process", "restarted agent"])
+def test_inline_volume_is_removed_with_its_pod(driver: tuple[Node, Driver], restarts: bool) -> None:
+    node, csi = driver
+    agent, path = node.agent, f"{STORAGE_API}/csidrivers/{DRIVER}"
+    node.api.request("DELETE", path)
+    spec = {"attachRequired": False, "podInfoOnMount": True, "volumeLifecycleModes": ["Ephemeral"]}
+    node.api.request("POST", f"{STORAGE_API}/csidrivers", {"metadata": {"name": DRIVER}, "spec": spec})
+    volumes = [{"name": "data", "csi": {"driver": DRIVER, "volumeAttributes": {"size": "1"}}}]
+    container = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+    command = "echo kept > /data/file; cat /data/file; exec sleep 1000000"
+    node.api.create_pod(simple_pod("inline", command, nodeName="node-1", volumes=volumes, container=container))
+    running = node.phase("inline", "Running", 60.0)
+    wait_until(lambda: node.log(running) == "kept", "the pod has written")
+    if restarts:
+        agent.kill()
+        agent.start()
+
+    node.remove("inline")
+
+    assert not csi.storage.published()
+    assert csi.storage.methods() == ["NodePublishVolume", "NodeUnpublishVolume"]
+    assert not mounts_below(agent.root)
+    assert not (agent.root / "pods" / running["metadata"]["uid"] / "volumes").exists()
+
+
 def test_block_volume_is_a_device_in_the_container(driver: tuple[Node, Driver]) -> None:
     node, csi = driver
     api = node.api
