@@ -16,6 +16,7 @@ from benchmarks import (
     eviction,
     host,
     one_pod,
+    plugin_calls,
     record,
     runtime,
     start_up,
@@ -38,6 +39,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "eviction": eviction,
     "stats": stats,
     "streams": streams,
+    "plugin_calls": plugin_calls,
     "api_server": api_server,
     "watchers": watchers,
 }
