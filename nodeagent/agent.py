@@ -24,7 +24,6 @@ from nodeagent.components import (
     provide_syncer,
 )
 from nodeagent.config.release import remember_release
-from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.certificates import client_store_name, current_pair, serving_is_requested
 from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.contracts.context import ApiContext, ConfigContext, NodeContext, ServerContext
@@ -40,9 +39,12 @@ from nodeagent.node.root_directory import prepare_root
 from nodeagent.pleg.cache import PodCache
 from nodeagent.pleg.evented import EventedPleg
 from nodeagent.pleg.generic import GenericPleg
+from nodeagent.plugin_changes import Components, PluginChanges
 from nodeagent.plugin_context import new_context
 from nodeagent.plugin_events import PluginEvents
+from nodeagent.plugin_loops import PluginLoops
 from nodeagent.plugin_report import PluginReport
+from nodeagent.plugin_scopes import PluginScopes
 from nodeagent.plugin_settings import PluginConfig
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.podworker.desired import ChangeKind, DesiredPods, is_static
@@ -101,7 +103,6 @@ class Agent:
         self._clock = clock = clock or SystemClock()
         self._stop = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[Any]] = {}
-        self._loop_problems: dict[str, str] = {}
         self._client: Client | None = None
         self.exit_code = 0
 
@@ -114,6 +115,8 @@ class Agent:
             plugin_settings=plugin_config.settings,
             release=loaded.release,
         )
+        self._scopes = PluginScopes()
+        plugins.narrow = self._scopes.narrow
         plugin_events = PluginEvents(plugins, lambda: self.context)
         self._stalls = StallDetector(
             plugins, plugin_config.containment.stall, ended=plugin_events.stall_ended, ping=ping_watchdog
@@ -180,13 +183,14 @@ class Agent:
         context = provide_syncer(components, plugins, self._flush_statuses)
         self._sources = provide_sources(context, plugins)
         self._pods.expect(source.name for source in self._sources)
-        self._loops = provide_loops(context, plugins)
+        self._loops = PluginLoops(provide_loops(context, plugins), clock)
         self._report = PluginReport(plugins, clock)
         overview = Overview(context, self._node, self._explainer.lines, self._loop_lines)
         queries = [
             *self._explainer.local_queries(),
             *overview.local_queries(),
             *self._report.local_queries(),
+            *self._changes(configured).local_queries(),
             *provide_local_queries(context, plugins),
         ]
         self.context = context.stage(ServerContext, queries={query.name: query for query in queries})
@@ -265,8 +269,7 @@ class Agent:
             self._start("evented pleg", self._evented.run(), may_end=True)
         for source in self._sources:
             self._start(f"source {source.name}", source.run(partial(self._publish, source.name)))
-        for plugin, loop in self._loops:
-            self._start(f"{plugin} {loop.name}", self._run_loop(plugin, loop))
+        self._start("plugin loops", self._loops.run())
         self._start("housekeeping", self._housekeeping.run())
         if self._config.run_once:
             self._start("run once", self._run_once(), may_end=True)
@@ -276,25 +279,6 @@ class Agent:
     async def _run_once(self) -> None:
         self.exit_code = await RunOnce(self._pods, self._clock).run()
         self.stop()
-
-    async def _run_loop(self, plugin: str, loop: BackgroundLoop) -> None:
-        """Run a plugin's loop and restart it when it fails or returns."""
-        backoff = Backoff(1.0, 300.0)
-        while True:
-            self._loop_problems.pop(f"{plugin} {loop.name}", None)
-            try:
-                await loop.run()
-            except Exception as error:
-                self._loop_problems[f"{plugin} {loop.name}"] = f"failed, restarting: {error!r}"
-                _log.exception(
-                    "Failed to run background loop of plugin, restarting it",
-                    extra={"plugin": plugin, "loop": loop.name},
-                )
-            else:
-                _log.warning(
-                    "Background loop of plugin returned, restarting it", extra={"plugin": plugin, "loop": loop.name}
-                )
-            await self._clock.sleep(backoff.next())
 
     def _start(self, name: str, coroutine: Coroutine[Any, Any, Any], *, may_end: bool = False) -> None:
         task = asyncio.create_task(coroutine, name=name)
@@ -323,6 +307,7 @@ class Agent:
         await self._flush_statuses(FLUSH_SECONDS)
         await self._cancel(set(self._tasks))
         await self.context.tasks.close()
+        await self._scopes.close_tasks()
         await self.context.recorder.flush(FLUSH_SECONDS)
         await self.context.cleanup.aclose()
         if self._client is not None:
@@ -367,6 +352,15 @@ class Agent:
         if self._client is not None:
             await self._status.flush(seconds)
 
+    def _changes(self, configured: ConfigContext) -> PluginChanges:
+        components = Components(
+            configured=configured,
+            context=lambda: self.context,
+            loops=self._loops,
+            change_routes=lambda: self._server.change_routes(),  # noqa: PLW0108  _server is created later
+        )
+        return PluginChanges(self._plugins, self._scopes, components)
+
     def _worker_components(self) -> WorkerComponents:
         return WorkerComponents(
             syncer=lambda: self.context.syncer,
@@ -392,7 +386,7 @@ class Agent:
 
     def _loop_lines(self) -> list[LoopLine]:
         """Return the health of each loop."""
-        problems = dict.fromkeys(self._tasks, "") | self._loop_problems
+        problems = dict.fromkeys(self._tasks, "") | self._loops.problems()
         problems["pleg"] = self._pleg.health.problem
         problems |= {f"source {name}": "has not published its pods yet" for name in self._pods.pending_sources}
         problems |= self._report.problems()

@@ -1,7 +1,8 @@
-"""``nodeagent plugins``: list plugins and their decisions, generate a plugin project, check a plugin.
+"""``nodeagent plugins``: list plugins and their decisions, change them at runtime, generate or check a plugin.
 
 Exit codes: 0 done without findings, 1 ``check`` found problems or ``list`` lists a plugin that failed to load, 2 the
-name, the directory or the path is invalid and nothing was written or checked, 3 ``list`` has no access to the agent.
+name, the directory or the path is invalid and nothing was written or checked, or ``enable``, ``disable`` or ``reload``
+changed nothing, 3 the agent is not running, or this user has no access to it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,15 @@ from nodeagent.cli import local
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json, print_table
 from nodeagent.contracts.local import NoArguments
-from nodeagent.contracts.plugin_report import PLUGINS_QUERY, PluginLine, PluginsReport
+from nodeagent.contracts.plugin_report import (
+    CHANGE_QUERY,
+    PLUGINS_QUERY,
+    PluginAction,
+    PluginChanged,
+    PluginChangeRequest,
+    PluginLine,
+    PluginsReport,
+)
 from nodeagent.model.wire import to_wire
 from nodeagent.pluginmanager import GROUP, PluginManager
 from nodeagent.pluginmanager.discovery import distribution_of
@@ -29,6 +39,12 @@ from nodeagent.pluginmanager.discovery import distribution_of
 DEFAULT_ROOT = "/var/lib/kubelet"
 _SHOWN_DECISIONS = 20
 _BUNDLED = "nodeagent"
+_DONE = {PluginAction.ENABLE: "Enabled", PluginAction.DISABLE: "Disabled", PluginAction.RELOAD: "Reloaded"}
+_CHANGES = {
+    PluginAction.ENABLE: "load a plugin that is disabled, has failed, or was installed since the start",
+    PluginAction.DISABLE: "remove a plugin from the running agent",
+    PluginAction.RELOAD: "replace a plugin by its installed code",
+}
 
 
 def add_parser(commands: Any) -> None:
@@ -40,6 +56,11 @@ def add_parser(commands: Any) -> None:
     listing.add_argument("--root-dir", default=DEFAULT_ROOT, help="root directory of the running agent")
     listing.add_argument("--disable-plugin", action="append", default=[], metavar="NAME")
     listing.set_defaults(handler=list_plugins)
+    for action, summary in _CHANGES.items():
+        change = actions.add_parser(action, help=f"{summary}, until the agent restarts")
+        change.add_argument("name", metavar="NAME", help="the plugin's name")
+        change.add_argument("--root-dir", default=DEFAULT_ROOT, help="root directory of the running agent")
+        change.set_defaults(handler=partial(change_plugin, PluginAction(action)))
     new = actions.add_parser("new", help="generate the project of a new plugin, with tests")
     new.add_argument("name", metavar="NAME", help="the plugin's name in settings, listings and events")
     new.add_argument("--dir", type=Path, metavar="D", help="directory of the project (default: ./nodeagent-NAME)")
@@ -95,6 +116,25 @@ def _installed(disabled: Sequence[str]) -> PluginsReport:
         PluginLine(info.name, info.version, info.origin, list(info.hooks), info.state) for info in manager.plugins()
     ]
     return PluginsReport(plugins, [])
+
+
+def change_plugin(action: PluginAction, arguments: argparse.Namespace) -> int:
+    """Change a plugin of the running agent and print the result with its limits."""
+    request = PluginChangeRequest(action, arguments.name)
+    try:
+        changed = local.query(Path(arguments.root_dir), CHANGE_QUERY, request, PluginChanged)
+    except local.AgentUnreachable as error:
+        print(f"nodeagent: {error}", file=sys.stderr)
+        return ExitCode.UNREACHABLE
+    except local.AgentRequestFailed as error:
+        print(f"nodeagent: {error}", file=sys.stderr)
+        return ExitCode.CONFIGURATION
+    print(f"{_DONE[action]} plugin {changed.plugin} {changed.version}".rstrip())
+    if changed.hooks:
+        print(f"Hooks: {', '.join(hook.removeprefix('nodeagent_') for hook in changed.hooks)}")
+    for note in changed.notes:
+        print(note)
+    return ExitCode.OK
 
 
 def new_plugin(arguments: argparse.Namespace) -> int:

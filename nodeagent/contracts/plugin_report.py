@@ -1,8 +1,9 @@
-"""Report on the plugins of the running agent: the response for ``nodeagent plugins list``."""
+"""Report on the plugins of the running agent and changes of them: ``nodeagent plugins list`` and ``enable``."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from enum import StrEnum
 
 import msgspec
 
@@ -10,6 +11,8 @@ from nodeagent.model.wire import WireStruct
 
 PLUGINS_QUERY = "plugins"
 """Local query: takes no arguments, returns a :class:`PluginsReport`."""
+CHANGE_QUERY = "plugins.change"
+"""Local query: takes a :class:`PluginChangeRequest`, returns a :class:`PluginChanged`."""
 
 
 class HookLine(WireStruct, frozen=True, omit_defaults=False):
@@ -64,3 +67,29 @@ class PluginsReport(WireStruct, frozen=True, omit_defaults=False):
 
     plugins: list[PluginLine]
     decisions: list[DecisionLine]
+
+
+class PluginAction(StrEnum):
+    """Change of a plugin while the agent runs."""
+
+    ENABLE = "enable"
+    DISABLE = "disable"
+    RELOAD = "reload"
+
+
+class PluginChangeRequest(WireStruct, frozen=True):
+    """Request to change a plugin until the agent restarts."""
+
+    action: PluginAction
+    plugin: str
+
+
+class PluginChanged(WireStruct, frozen=True, omit_defaults=False):
+    """A completed change."""
+
+    plugin: str
+    version: str
+    hooks: list[str]
+    """The hooks that the plugin implements now."""
+    notes: list[str]
+    """Limits of the change, for the operator."""

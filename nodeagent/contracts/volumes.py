@@ -117,3 +117,17 @@ class ProgressReportingVolumeManager(Protocol):
         :param pod_uid: UID of the pod.
         """
         ...
+
+
+@runtime_checkable
+class ChangeableVolumeManager(Protocol):
+    """A volume manager whose kinds can be replaced while the agent runs; volumes stay mounted."""
+
+    def replace_kinds(self, removed: Sequence[VolumeKind], added: Sequence[VolumeKind]) -> None:
+        """Replace kinds. An added kind adopts the volumes of a removed one of the same name.
+
+        :param removed: kinds that are in use.
+        :param added: the kinds to use instead; a new one takes precedence over the others.
+        :raises VolumeError: pods use volumes of a kind that no added one replaces; nothing was changed.
+        """
+        ...

@@ -16,13 +16,14 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pluggy
 
 from nodeagent import hookspecs
-from nodeagent.contracts.context import ComponentUnavailable
+from nodeagent.contracts.context import ComponentUnavailable, ConfigContext
 from nodeagent.contracts.hooks import HookResult
 from nodeagent.errors import ConfigError, NodeAgentError, PluginError, PluginUnavailable
 from nodeagent.hook_context import narrow_context
@@ -31,7 +32,7 @@ from nodeagent.pluginmanager.discovery import GROUP, distribution_of, entry_poin
 from nodeagent.pluginmanager.hook_calls import HookCalls, InFlightCall
 from nodeagent.pluginmanager.hook_stats import HookStats
 from nodeagent.pluginmanager.quarantine import Quarantine, QuarantinePolicy
-from nodeagent.pluginmanager.records import Decision, PluginInfo
+from nodeagent.pluginmanager.records import Decision, PluginInfo, Withdrawn
 from nodeagent.pluginmanager.source_location import directory_of, error_location
 
 _BUNDLED = "nodeagent"
@@ -51,6 +52,8 @@ class PluginManager:
         self._pluggy = pluggy.PluginManager(GROUP)
         self._pluggy.add_hookspecs(hookspecs)
         self._infos: dict[str, PluginInfo] = {}
+        self._order: dict[str, int] = {}
+        self._provided: dict[tuple[str, str], Any] = {}
         self._deadline = deadline_seconds
         self._calls = HookCalls()
         self._failing: set[tuple[str, str]] = set()
@@ -59,6 +62,8 @@ class PluginManager:
         self._quarantines: dict[str, Quarantine] = {}
         self.on_quarantine: Callable[[str, Quarantine], None] = lambda plugin, state: None
         """Called when a plugin enters or leaves quarantine."""
+        self.narrow: Callable[[str, ConfigContext], ConfigContext] = lambda plugin, context: context
+        """Returns the context for a plugin, with separate owners of its tasks and callbacks."""
         self.decisions: deque[Decision] = deque(maxlen=_MAX_DECISIONS)
 
     # --- loading ------------------------------------------------------------------------------------------
@@ -73,6 +78,7 @@ class PluginManager:
         disabled_names = set(disabled)
         for name, entry in sorted(entry_points_by_name(importlib.metadata.entry_points(group=GROUP)).items()):
             origin, version = distribution_of(entry)
+            self._order[name] = len(self._order)
             if name in disabled_names:
                 self._infos[name] = PluginInfo(name, version, origin, state="disabled")
                 continue
@@ -138,7 +144,62 @@ class PluginManager:
         parent = self._infos.get(name.partition(".")[0])
         if parent is not None and not version:
             version, origin = parent.version, parent.origin
-        self._infos[name] = PluginInfo(name, version, origin, hooks)
+        previous = self._infos.get(name)
+        self._order.setdefault(name, len(self._order))
+        self._infos[name] = PluginInfo(name, version, origin, hooks, stats=previous.stats if previous else {})
+
+    # --- changes at runtime -------------------------------------------------------------------------------
+
+    def hooks_of(self, plugin: str) -> Sequence[str]:
+        """Return the hooks that the objects of a plugin implement."""
+        return sorted({hook for info in self._infos.values() if info.plugin == plugin for hook in info.hooks})
+
+    def withdraw(self, plugin: str, state: str) -> Withdrawn:
+        """Remove all objects of a plugin, which is then listed with *state*; calls in progress continue."""
+        infos = [info for info in self._infos.values() if info.plugin == plugin]
+        objects = {}
+        for info in infos:
+            if self._pluggy.has_plugin(info.name):
+                objects[info.name] = self._pluggy.unregister(name=info.name)
+            if info.name != plugin:
+                del self._infos[info.name]
+        provided = {key: value for key, value in self._provided.items() if key[1].partition(".")[0] == plugin}
+        for key in provided:
+            del self._provided[key]
+        own = self._infos.get(plugin)
+        if own is not None:
+            self._infos[plugin] = replace(own, hooks=(), state=state)
+        self._failing = {key for key in self._failing if key[0].partition(".")[0] != plugin}
+        return Withdrawn(objects, infos, provided, self._quarantines.pop(plugin, None))
+
+    def restore(self, plugin: str, withdrawn: Withdrawn) -> None:
+        """Add the objects that :meth:`withdraw` removed, after :meth:`withdraw` of those that replaced them."""
+        for info in [info for info in self._infos.values() if info.plugin == plugin]:
+            del self._infos[info.name]
+        for name, each in withdrawn.objects.items():
+            self._pluggy.register(each, name=name)
+        self._infos |= {info.name: info for info in withdrawn.infos}
+        self._provided |= withdrawn.provided
+        if withdrawn.quarantine is not None:
+            self._quarantines[plugin] = withdrawn.quarantine
+
+    def provide_from(self, plugin: str, hook: str, **arguments: Any) -> Sequence[HookResult[Any]]:
+        """Call a provider hook on the objects of one plugin.
+
+        :raises NodeAgentError: an implementation failed.
+        """
+        results = []
+        for implementation in self._implementations(hook):
+            if implementation.plugin_name.partition(".")[0] == plugin:
+                result = self._call(hook, implementation, arguments)
+                if result is not None:
+                    results.append(HookResult(implementation.plugin_name, result))
+        return results
+
+    def provided(self, plugin: str, hook: str) -> list[Any]:
+        """Return the objects that the plugin returned from a provider hook for sequences."""
+        found = ((key, value) for key, value in self._provided.items() if key[0] == hook)
+        return [each for key, value in found if key[1].partition(".")[0] == plugin for each in value]
 
     def _check(self, plugin: object, name: str) -> None:
         """Reject unknown hooks, and plain functions that implement async hooks or the reverse."""
@@ -173,6 +234,10 @@ class PluginManager:
         """Return every installed or registered plugin, in order of name."""
         return [self._infos[name] for name in sorted(self._infos)]
 
+    def info(self, name: str) -> PluginInfo | None:
+        """Return a plugin or an object of one, ``None`` if it is unknown."""
+        return self._infos.get(name)
+
     def quarantine(self, plugin: str) -> Quarantine | None:
         """Return the failures of a plugin, ``None`` if none of its calls has failed."""
         return self._quarantines.get(plugin)
@@ -184,6 +249,10 @@ class PluginManager:
     def is_required(self, plugin: str) -> bool:
         """Return whether pods wait while the plugin fails: it is bundled, or listed as required."""
         return plugin.partition(".")[0] in self._required or self.is_bundled(plugin)
+
+    def is_listed_as_required(self, plugin: str) -> bool:
+        """Return whether the configuration lists the plugin as required."""
+        return plugin in self._required
 
     def is_bundled(self, plugin: str) -> bool:
         """Return whether the plugin is a part of the agent."""
@@ -268,6 +337,9 @@ class PluginManager:
 
     def _call(self, hook: str, implementation: pluggy.HookImpl, arguments: Mapping[str, Any]) -> Any:
         name = implementation.plugin_name
+        context = arguments.get("context")
+        if isinstance(context, ConfigContext):
+            arguments = {**arguments, "context": self.narrow(name.partition(".")[0], context)}
         arguments = narrow_context(hook, arguments)
         try:
             result = implementation.function(*(arguments[argument] for argument in implementation.argnames))
@@ -279,6 +351,8 @@ class PluginManager:
             raise PluginError(name, f"{hook} failed: {error!r}{error_location(error)}") from error
         if problem := validate_result(hook, result):
             raise PluginError(name, f"{hook} {problem}")
+        if isinstance(result, Sequence):
+            self._provided[hook, name] = result
         return result
 
     # --- async hooks --------------------------------------------------------------------------------------
@@ -391,7 +465,9 @@ class PluginManager:
         :raises PluginUnavailable: the plugin is required and in quarantine.
         """
         name = implementation.plugin_name
-        info = self._infos[name]
+        info = self._infos.get(name)
+        if info is None or self._pluggy.get_plugin(name) is not implementation.plugin:
+            return None  # It was disabled or replaced since the implementations were listed.
         stats = info.stats.get(hook) or info.stats.setdefault(hook, HookStats())
         quarantine = self._quarantines.get(info.plugin)
         if quarantine is not None and not quarantine.allows(now := time.monotonic()):
@@ -448,7 +524,7 @@ class PluginManager:
     def _implementations(self, hook: str, *, third_party_first: bool = False) -> list[pluggy.HookImpl]:
         """Return implementations in calling order: tryfirst, in order of registration, trylast."""
         caller: pluggy.HookCaller = getattr(self._pluggy.hook, hook)
-        registered = caller.get_hookimpls()
+        registered = sorted(caller.get_hookimpls(), key=lambda each: self._order[each.plugin_name])
         first = [i for i in registered if i.tryfirst]
         last = [i for i in registered if i.trylast]
         middle = [i for i in registered if not i.tryfirst and not i.trylast]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from nodeagent.pluginmanager.hook_stats import HookStats
+from nodeagent.pluginmanager.quarantine import Quarantine
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +42,13 @@ class PluginInfo:
     def plugin(self) -> str:
         """Name of the plugin that the object belongs to."""
         return self.name.partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """Objects of a plugin that were removed at runtime, to restore them."""
+
+    objects: Mapping[str, Any]
+    infos: Sequence[PluginInfo]
+    provided: Mapping[tuple[str, str], Any]
+    quarantine: Quarantine | None

@@ -6,10 +6,8 @@ spec: config.enableServer, config.address, config.port, config.readOnlyPort
 from __future__ import annotations
 
 import asyncio
-import importlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +15,7 @@ from nodeagent.base.tls import TlsError
 from nodeagent.contracts.certificates import current_pair, server_store_name, serving_is_requested
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.server import Authenticator, Authorizer, Route, ServerConfigError
+from nodeagent.server.application import PortApplication
 from nodeagent.server.listener import Listener, MakeProtocol
 from nodeagent.server.serving_certificate import ServingPair, self_signed_pair
 from nodeagent.server.tls_files import TlsFiles
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 5.0
-SHUTDOWN_SECONDS = 1.0
 
 
 class AgentServer:
@@ -52,6 +50,7 @@ class AgentServer:
         self._provide_access, self._provide_routes = access, routes
         self._has_external_routes = has_external_routes
         self._routes: Sequence[Route] | None = None
+        self._applications: list[PortApplication] = []
         self.port = 0
         """The bound secure port, once the server listens."""
         self.read_only_port = 0
@@ -90,53 +89,48 @@ class AgentServer:
                 group.create_task(self._serve(requested, None, None), name="read-only port")
             await asyncio.Event().wait()
 
-    async def _serve(self, requested: asyncio.Event, access: Access | None, tls: TlsFiles | None) -> None:
-        """Listen, and create the application at the first connection.
+    async def change_routes(self) -> None:
+        """Get the routes from the plugins again; if one is invalid, raise its error and keep the previous routes."""
+        if self._routes is None:
+            return
+        routes = self._combined(self._provide_routes())
+        uses = [await application.prepare(routes) for application in self._applications]
+        self._routes = routes
+        for use in uses:
+            use()
 
-        aiohttp and the handlers need several MiB, and on many nodes no client connects.
-        """
-        created: asyncio.Future[Callable[[Callable[[], None]], asyncio.Protocol]]
-        created = asyncio.get_running_loop().create_future()
+    async def _serve(self, requested: asyncio.Event, access: Access | None, tls: TlsFiles | None) -> None:
+        """Listen, and create the application at the first connection."""
+        application = PortApplication(
+            self._all_routes, access, debugging=self._context.config.enable_debugging_handlers
+        )
 
         async def connect(on_close: Callable[[], None]) -> asyncio.Protocol:
             requested.set()
-            return (await asyncio.shield(created))(on_close)
+            return await application.connect(on_close)
 
         async with asyncio.TaskGroup() as group:
             group.create_task(self._listen(connect, access is None, tls))
             await requested.wait()
-            # In a thread, because the event loop would be blocked for 0.3 s.
-            await asyncio.to_thread(importlib.import_module, "nodeagent.server.app")
-            from aiohttp import web
-
-            from nodeagent.server.app import build_app
-            from nodeagent.server.connection import Connection
-
-            app = build_app(self._all_routes(), access=access, debugging=self._context.config.enable_debugging_handlers)
-            runner = web.AppRunner(
-                app,
-                access_log=None,
-                handle_signals=False,
-                handler_cancellation=True,
-                shutdown_timeout=SHUTDOWN_SECONDS,
-            )
-            await runner.setup()
-            server = runner.server
-            assert server is not None
+            self._applications.append(application)
             try:
-                created.set_result(partial(Connection, server))
+                await application.create()
                 await asyncio.Event().wait()
             finally:
-                await runner.cleanup()
+                await application.close()
 
     def _all_routes(self) -> Sequence[Route]:
         """Return the routes for both ports."""
         if self._routes is None:
-            from nodeagent.server.healthz import health_routes
-            from nodeagent.server.metrics import metrics_routes
-
-            self._routes = [*health_routes(self._checks), *metrics_routes(self._context), *self._provide_routes()]
+            self._routes = self._combined(self._provide_routes())
         return self._routes
+
+    def _combined(self, routes: Sequence[Route]) -> Sequence[Route]:
+        """Return the routes of the agent itself, and *routes*."""
+        from nodeagent.server.healthz import health_routes
+        from nodeagent.server.metrics import metrics_routes
+
+        return [*health_routes(self._checks), *metrics_routes(self._context), *routes]
 
     async def _listen(self, connect: MakeProtocol, read_only: bool, tls: TlsFiles | None) -> None:
         config = self._context.config

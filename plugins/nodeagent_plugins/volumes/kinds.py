@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -42,13 +42,25 @@ class AdaptedKind:
     """
 
     def __init__(self, kind: VolumeKind) -> None:
+        self.replace(kind)
+
+    def replace(self, kind: VolumeKind) -> None:
+        """Use *kind* from now on, also for the volumes that exist."""
         self.name, self._kind = kind.name, kind
         self._plugin = plugin_name(kind.name)
         self._driver = kind if isinstance(kind, DriverVolumeKind) else None
 
+    def adapts(self, kind: VolumeKind) -> bool:
+        """Return whether this is the adapter of *kind*."""
+        return self._kind is kind
+
     def supports(self, spec: VolumeSpec) -> bool:
         volume = inline_volume(spec)
         return volume is not None and self._kind.supports(volume)
+
+    def handles(self, volume: Volume) -> bool:
+        """Return whether the kind supports a volume of a pod spec."""
+        return self._kind.supports(volume)
 
     def plugin_name(self, spec: VolumeSpec) -> str:
         return self._plugin
@@ -96,6 +108,27 @@ class Kinds:
     def __init__(self, kinds: Sequence[VolumeKind], persistent: Sequence[PersistentVolumeKind]) -> None:
         self.adapted = [AdaptedKind(kind) for kind in kinds]
         self.persistent = list(persistent)
+
+    def replace(
+        self, removed: Sequence[VolumeKind], added: Sequence[VolumeKind], users: Callable[[AdaptedKind], Sequence[str]]
+    ) -> None:
+        """Replace kinds; the adapter of a kind with the same name stays, because volumes refer to it.
+
+        :param users: returns the pods with volumes of a kind.
+        :raises VolumeError: a kind that is not replaced has users.
+        """
+        present = {each.name: each for each in self.adapted if any(each.adapts(kind) for kind in removed)}
+        names = {kind.name for kind in added}
+        gone = [each for each in present.values() if each.name not in names]
+        for each in gone:
+            if pods := users(each):
+                raise VolumeError(f"pods use volumes of kind {each.name}: {', '.join(pods)}")
+        self.adapted = [each for each in self.adapted if each not in gone]
+        for kind in added:
+            if kind.name in present:
+                present[kind.name].replace(kind)
+            else:
+                self.adapted.insert(0, AdaptedKind(kind))
 
     def of(self, spec: VolumeSpec) -> PersistentVolumeKind:
         """Return the kind of a volume.

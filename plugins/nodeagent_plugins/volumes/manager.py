@@ -23,7 +23,7 @@ from nodeagent.contracts.volumes import MountedVolume, VolumeKind
 from nodeagent.errors import VolumeError, VolumesNotReady
 from nodeagent.model.pod import Pod
 from nodeagent_plugins.volumes.actual_state import NodeVolume
-from nodeagent_plugins.volumes.kinds import Kinds
+from nodeagent_plugins.volumes.kinds import AdaptedKind, Kinds
 from nodeagent_plugins.volumes.metrics import VOLUMES
 from nodeagent_plugins.volumes.mounts import Mounter, in_thread
 from nodeagent_plugins.volumes.operations import error_text
@@ -70,6 +70,27 @@ class Manager:
     async def run(self) -> None:
         """Find the volumes of an earlier process, then check all volumes periodically until cancelled."""
         await self._startup.run()
+
+    def replace_kinds(self, removed: Sequence[VolumeKind], added: Sequence[VolumeKind]) -> None:
+        """Replace kinds without unmounting volumes.
+
+        :raises VolumeError: volumes of a removed kind are in use, or are not known yet.
+        """
+        if removed and not self._startup.done:
+            raise VolumeError("the volumes on this node have not been found yet, try again")
+        self._kinds.replace(removed, added, self._users)
+
+    def _users(self, kind: AdaptedKind) -> Sequence[str]:
+        """Return the pods with volumes of *kind*, mounted or desired."""
+        mounted = {
+            uid
+            for volume in self._reconciler.volumes.values()
+            if volume.kind is kind
+            for uid in (*volume.mounts, *volume.desired)
+        }
+        desired = {pod.uid for pod in self._context.pods.active() if any(map(kind.handles, pod.spec.volumes or ()))}
+        names = {pod.uid: pod.full_name for pod in self._context.pods.all()}
+        return sorted(names.get(uid, uid) for uid in mounted | desired)
 
     async def prepare(self, pod: Pod) -> Mapping[str, MountedVolume]:
         """Return the volumes that containers use, by name; others are not mounted.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,6 +39,40 @@ async def nodeagent_permit_pod(pod):
         if True:
             {body}
 """
+POLICY = """
+from nodeagent import hookimpl
+from nodeagent.contracts.pods import Rejection
+from nodeagent.contracts.volumes import MountedVolume
+
+REASON = "{reason}"
+
+
+@hookimpl
+async def nodeagent_admit_pod(pod):
+    return Rejection(REASON, "no") if pod.name.startswith("policy") else None
+
+
+class Scratch:
+    name = "example.org~scratch"
+
+    def supports(self, volume):
+        return volume.empty_dir is not None and volume.name == "scratch"
+
+    async def setup(self, pod, volume, directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "reason").write_text(REASON)
+        return MountedVolume(volume.name, str(directory))
+
+    async def teardown(self, pod_uid, directory):
+        (directory / "reason").unlink(missing_ok=True)
+        if directory.exists():
+            directory.rmdir()
+
+
+@hookimpl
+def nodeagent_provide_volume_kinds():
+    return [Scratch()]
+"""
 BROKEN = """
 from nodeagent import hookimpl
 
@@ -55,6 +90,7 @@ def node(containerd, tmp_path_factory):
     for name, body in FAILURES.items():
         environment.add_module(name, PLUGIN.format(name=name, body=body.strip()))
     environment.add_module("broken", BROKEN)
+    environment.add_module("policy", POLICY.format(reason="First"))
     api, agent = ApiServer(directory), NodeAgent(directory, containerd.endpoint)
     agent.api, agent.python = api, str(environment.python)
     started = Node(containerd, api, agent)
@@ -74,6 +110,47 @@ def plugins(node: Node) -> dict[str, Any]:
     report = json.loads(done.stdout)
     assert report["running"]
     return {plugin["name"]: plugin for plugin in report["plugins"]}
+
+
+def change(node: Node, action: str, plugin: str) -> tuple[int, str]:
+    command = [node.agent.python, "-m", "nodeagent", "plugins", action, plugin, "--root-dir", str(node.agent.root)]
+    done = subprocess.run(command, capture_output=True, check=False, timeout=60, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_plugin_is_reloaded_disabled_and_enabled_while_pods_run(node: Node) -> None:
+    scratch = {"volumes": [{"name": "scratch", "emptyDir": {}}]}
+    pod = simple_pod("stays", nodeName="node-1", **scratch)
+    pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "scratch", "mountPath": "/scratch"}]
+    created = node.api.create_pod(pod)
+    node.phase("stays", "Running")
+    before = node.api.pod("stays")["status"]["containerStatuses"]
+
+    (source,) = Path(node.agent.python).parents[1].glob("lib/python*/site-packages/policy.py")
+    source.write_text(POLICY.format(reason="Reloaded"))
+    code, output = change(node, "reload", "policy")
+    assert (code, "Reloaded plugin policy 1.0" in output) == (0, True), output
+    node.api.create_pod(simple_pod("policy-1", nodeName="node-1"))
+    node.phase("policy-1", "Failed")
+    assert node.api.pod("policy-1")["status"]["reason"] == "Reloaded"
+
+    code, output = change(node, "disable", "policy")
+    assert (code, "pods use volumes of kind example.org~scratch: default/stays" in output) == (2, True), output
+    assert node.api.pod("stays")["status"]["containerStatuses"] == before
+    node.remove("stays", "policy-1")
+    directory = node.agent.root / "pods" / created["metadata"]["uid"]
+    wait_until(lambda: not directory.exists(), "the pod's directory is removed")
+    wait_until(lambda: change(node, "disable", "policy")[0] == 0, "the plugin is disabled")
+    node.api.create_pod(simple_pod("policy-2", nodeName="node-1"))
+    node.phase("policy-2", "Running")
+
+    source.write_text("import missing_library")
+    code, output = change(node, "enable", "policy")
+    assert (code, "No module named 'missing_library'" in output) == (2, True), output
+    assert plugins(node)["policy"]["state"] == "disabled"
+    code, output = change(node, "disable", "cri")
+    assert (code, "nodeagent_provide_runtime (other components use" in output) == (2, True), output
+    node.remove("policy-2")
 
 
 @pytest.mark.parametrize("name", FAILURES)

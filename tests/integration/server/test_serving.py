@@ -10,8 +10,11 @@ import socket
 import ssl
 
 import pytest
+from aiohttp import web
 
+from nodeagent import hookimpl
 from nodeagent.base.tls import generate_ca, issue
+from nodeagent.contracts.server import Exposure, Route
 from nodeagent.contracts.stats import ContainerUsage, FilesystemStats, PodUsage, VolumeUsage
 from nodeagent.model.pod import PodStatus
 from nodeagent.server import listener
@@ -369,3 +372,47 @@ async def test_port_in_use_is_retried(pki, tmp_path, caplog):
                 if node.server.port:
                     break
             assert (await node.fetch("/healthz", token="admin-token"))[0] == 200
+
+
+class Greeter:
+    """Plugin whose routes change."""
+
+    def __init__(self) -> None:
+        self.entered, self.finish, self.paths = asyncio.Event(), asyncio.Event(), ["/slow"]
+
+    @hookimpl
+    def nodeagent_provide_routes(self):
+        return [Route("GET", path, self.greet, Exposure.READ_ONLY, ("proxy",)) for path in self.paths]
+
+    async def greet(self, request):
+        if request.path == "/slow":
+            self.entered.set()
+            await self.finish.wait()
+        return web.Response(text=request.path)
+
+
+async def test_changed_routes_apply_and_requests_in_progress_end(pki, tmp_path):
+    plugin = Greeter()
+    async with serving(pki, tmp_path, plugins=[plugin], read_only_port=listener_port(), enable_server=False) as node:
+        slow = asyncio.create_task(node.fetch("/slow", read_only=True))
+        await plugin.entered.wait()
+        plugin.paths = ["/new"]
+        await node.server.change_routes()
+
+        assert (await node.fetch("/new", read_only=True))[:2] == (200, "/new")
+        assert (await node.fetch("/slow", read_only=True))[0] == 404
+        plugin.finish.set()
+        assert (await slow)[:2] == (200, "/slow")
+
+
+async def test_invalid_changed_routes_are_an_error_and_the_previous_ones_stay(pki, tmp_path):
+    plugin = Greeter()
+    plugin.paths = ["/hello"]
+    async with serving(pki, tmp_path, plugins=[plugin], read_only_port=listener_port(), enable_server=False) as node:
+        await node.fetch("/hello", read_only=True)
+        plugin.paths = ["/new", "/new"]
+
+        with pytest.raises(RuntimeError, match="already registered"):
+            await node.server.change_routes()
+
+        assert (await node.fetch("/hello", read_only=True))[0] == 200

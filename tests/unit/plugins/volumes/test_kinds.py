@@ -24,3 +24,38 @@ def test_unsupported_persistent_volume_names_its_type(field: str, source: dict[s
         'failed to get Plugin from volumeSpec for volume "pv-1" err=no volume plugin matched: '
         f"type {field} is not supported on this node"
     )
+
+
+class Scratch:
+    name = "example.org~scratch"
+
+    def supports(self, volume: Volume) -> bool:
+        return volume.empty_dir is not None
+
+
+class Other(Scratch):
+    name = "example.org~other"
+
+
+def test_replaced_kind_keeps_its_volumes_and_a_new_one_takes_precedence() -> None:
+    old, new, other = Scratch(), Scratch(), Other()
+    kinds = Kinds([old], [])  # type: ignore[list-item]
+    adapter = kinds.adapted[0]
+
+    kinds.replace([old], [new, other], lambda kind: ["default/web"])  # type: ignore[list-item]
+
+    assert adapter.adapts(new)  # type: ignore[arg-type]
+    assert [kind.name for kind in kinds.adapted] == [other.name, old.name]
+    assert kinds.adapted[1] is adapter
+
+
+def test_removed_kind_with_volumes_in_use_stays() -> None:
+    old = Scratch()
+    kinds = Kinds([old], [])  # type: ignore[list-item]
+
+    with pytest.raises(VolumeError, match=r"pods use volumes of kind example\.org~scratch: default/web"):
+        kinds.replace([old], [], lambda kind: ["default/web"])  # type: ignore[list-item]
+
+    assert [kind.name for kind in kinds.adapted] == [old.name]
+    kinds.replace([old], [], lambda kind: [])  # type: ignore[list-item]
+    assert kinds.adapted == []

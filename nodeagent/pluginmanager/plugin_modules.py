@@ -1,0 +1,46 @@
+"""Modules of an installed plugin: import them again, and restore the previous ones if that fails."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterable
+from importlib.metadata import EntryPoint
+from types import ModuleType
+
+
+def package_of(entry: EntryPoint, others: Iterable[EntryPoint]) -> str:
+    """Return the package to import again: the top-level one, unless it also contains other plugins."""
+    top = entry.module.partition(".")[0]
+    shared = any(other.name != entry.name and other.module.partition(".")[0] == top for other in others)
+    return entry.module if shared else top
+
+
+def import_again(entry: EntryPoint, package: str) -> tuple[object, dict[str, ModuleType]]:
+    """Import the modules in *package* from their files; return the plugin and the previous modules. Blocking.
+
+    On failure, the previous modules are restored, and the exception is raised.
+    """
+    previous = _loaded(package)
+    for name in previous:
+        del sys.modules[name]
+    importlib.invalidate_caches()
+    try:
+        return entry.load(), previous
+    except BaseException:
+        restore_modules(package, previous)
+        raise
+
+
+def restore_modules(package: str, previous: dict[str, ModuleType]) -> None:
+    """Replace the modules in *package* by those that :func:`import_again` returned."""
+    for name in _loaded(package):
+        del sys.modules[name]
+    sys.modules.update(previous)
+    parent, _, name = package.rpartition(".")
+    if parent in sys.modules and package in previous:
+        setattr(sys.modules[parent], name, previous[package])
+
+
+def _loaded(package: str) -> dict[str, ModuleType]:
+    return {name: module for name, module in sys.modules.items() if name == package or name.startswith(f"{package}.")}
