@@ -150,12 +150,13 @@ def _uses(value: Any, path: str) -> Iterator[UnsupportedUse]:
         for index, item in enumerate(value):
             yield from _uses(item, f"{path}[{index}]")
     elif isinstance(value, WireStruct):
-        for field in msgspec.structs.fields(value):
-            content = getattr(value, field.name)
+        # msgspec.structs.fields would evaluate the annotations at each call.
+        for name, encoded in zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True):
+            content = getattr(value, name)
             if content is None:
                 continue
-            at = f"{path}.{field.encode_name}"
-            unsupported = _BY_FIELD.get((type(value), field.name))
+            at = f"{path}.{encoded}"
+            unsupported = _BY_FIELD.get((type(value), name))
             if unsupported is None:
                 yield from _uses(content, at)
             elif content != [] and not (content in unsupported.accepted and at.startswith(unsupported.accepted_at)):
