@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 from collections.abc import Iterable
 
@@ -19,5 +20,10 @@ def entry_points_by_name(entries: Iterable[importlib.metadata.EntryPoint]) -> di
 
 def distribution_of(entry: importlib.metadata.EntryPoint) -> tuple[str, str]:
     """Return name and version of the distribution that contains *entry*."""
-    distribution = entry.dist
-    return (distribution.name, distribution.version) if distribution is not None else ("", "")
+    return _name_and_version(entry.dist) if entry.dist is not None else ("", "")
+
+
+@functools.lru_cache(maxsize=64)
+def _name_and_version(distribution: importlib.metadata.Distribution) -> tuple[str, str]:
+    # Cached because each access parses the metadata, and one distribution may have many entry points.
+    return distribution.name, distribution.version
