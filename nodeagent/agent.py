@@ -139,7 +139,12 @@ class Agent:
         assert isinstance(recording.recorder, EventJournal)
         self._cache = PodCache(lambda: recording.runtime, clock)
         self._pleg = GenericPleg(
-            lambda: recording.runtime, self._cache, clock, trigger_sync=self._pod_changed, recovered=self._pods.wake_all
+            lambda: recording.runtime,
+            self._cache,
+            clock,
+            trigger_sync=self._pod_changed,
+            recovered=self._pods.wake_all,
+            is_syncing=self._pods.is_syncing,
         )
         self._evented = EventedPleg(
             lambda: recording.runtime, self._cache, self._pleg, clock, trigger_sync=self._pod_changed

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from nodeagent.contracts.runtime import RuntimePod
+from nodeagent.contracts.runtime import RuntimePod, SandboxStatus
 from nodeagent.errors import NodeAgentError
 from nodeagent.model.pod import Pod, PodStatus
 
@@ -66,6 +66,8 @@ class SyncOutcome:
     """Time spent waiting for images."""
     resize_error: str = ""
     """Cause for which running containers keep other resources than requested; empty for none."""
+    created_sandbox: SandboxStatus | None = None
+    """Status of the sandbox that was created, if it was requested after the creation; it is not requested again."""
 
 
 class PodSyncer(Protocol):

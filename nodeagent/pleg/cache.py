@@ -43,7 +43,9 @@ class PodCache:
         else:
             self._pods.pop(pod.uid, None)
 
-    async def refresh(self, uid: str, touched: frozenset[str] | None = None) -> RuntimePod | None:
+    async def refresh(
+        self, uid: str, touched: frozenset[str] | None = None, created: SandboxStatus | None = None
+    ) -> RuntimePod | None:
         """Refresh the status of a pod; see :class:`~nodeagent.podworker.interfaces.PodObserver`."""
         started = self._clock.now()
         known = self._pods.get(uid)
@@ -58,8 +60,10 @@ class PodCache:
                 known,
                 [s.id for s in known.sandboxes] if known else [],
                 [c.id for c in known.containers] if known else [],
-                touched,
+                touched if created is None else touched - {created.id},
             )
+            if created is not None and not (known and any(s.id == created.id for s in known.sandboxes)):
+                statuses.append(created)
         newer = self._pods.get(uid)
         if newer is not None and newer is not known and newer.observed_at > started:
             return newer  # A concurrent refresh that started later has finished first.

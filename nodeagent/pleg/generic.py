@@ -41,6 +41,8 @@ class GenericPleg:
     that a worker made and has already refreshed do not trigger a sync.
 
     :param trigger_sync: callback with the UID of each pod that changed.
+    :param is_syncing: whether the worker of the pod with this UID has just started a sync, so that it created the new
+        sandboxes and containers and refreshes them itself; they are left to it until a later relist.
     :param recovered: called when the runtime responds again after a failure.
     """
 
@@ -52,9 +54,10 @@ class GenericPleg:
         *,
         trigger_sync: Callable[[str], None],
         recovered: Callable[[], None] = lambda: None,
+        is_syncing: Callable[[str], bool] = lambda uid: False,
     ) -> None:
         self._runtime, self._cache, self._clock = runtime, cache, clock
-        self._trigger_sync, self._recovered = trigger_sync, recovered
+        self._trigger_sync, self._recovered, self._is_syncing = trigger_sync, recovered, is_syncing
         self.period_seconds = RELIST_SECONDS
         self.health = LoopHealth("pleg", clock, UNHEALTHY_SECONDS)
         self._last_listing: tuple[Sequence[SandboxInfo], Sequence[ContainerInfo]] | None = None
@@ -128,9 +131,11 @@ class GenericPleg:
         known = {pod.uid: pod for pod in self._cache.pods() if pod.observed_at <= started}
         late = {pod.uid for pod in self._cache.pods()} - known.keys()
         changes = {uid: ids for uid, ids in changed_pods(known, sandboxes, containers).items() if uid not in late}
+        left = {uid for uid, ids in changes.items() if self._is_syncing(uid) and _only_adds(known.get(uid), ids)}
         semaphore = asyncio.Semaphore(_PARALLEL_REFRESHES)
-        results = await asyncio.gather(*(self._refresh(uid, ids, started, semaphore) for uid, ids in changes.items()))
-        return all(results) and not late
+        refreshes = [self._refresh(uid, ids, started, semaphore) for uid, ids in changes.items() if uid not in left]
+        results = await asyncio.gather(*refreshes)
+        return all(results) and not late and not left
 
     async def _refresh(self, uid: str, ids: PodListing, started: float, semaphore: asyncio.Semaphore) -> bool:
         """Refresh one pod; a failure is retried at the next relist and does not affect other pods."""
@@ -157,6 +162,13 @@ class GenericPleg:
                 await self._relist_now.wait()
         except TimeoutError:
             pass
+
+
+def _only_adds(known: RuntimePod | None, listing: PodListing) -> bool:
+    """Return whether all changed sandboxes and containers are new."""
+    if listing.removed or known is None:
+        return not listing.removed
+    return listing.changed.isdisjoint([*(each.id for each in known.sandboxes), *(each.id for each in known.containers)])
 
 
 def log_events(pod: RuntimePod, changed: Collection[str]) -> None:

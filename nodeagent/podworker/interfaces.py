@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from nodeagent.contracts.pods import WaitingReason
-from nodeagent.contracts.runtime import RuntimePod
+from nodeagent.contracts.runtime import RuntimePod, SandboxStatus
 from nodeagent.model.pod import Pod, PodStatus
 
 
@@ -21,10 +21,13 @@ class PodObserver(Protocol):
         """Return all pods that exist in the runtime."""
         ...
 
-    async def refresh(self, uid: str, touched: frozenset[str] | None = None) -> RuntimePod | None:
+    async def refresh(
+        self, uid: str, touched: frozenset[str] | None = None, created: SandboxStatus | None = None
+    ) -> RuntimePod | None:
         """Refresh the status of a pod now.
 
         :param touched: IDs of changed sandboxes and containers; others are taken from the cache. ``None`` is all.
+        :param created: status of a new sandbox among them, which was requested already.
         :raises RuntimeFailure: the runtime did not respond.
         """
         ...

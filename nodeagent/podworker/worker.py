@@ -138,6 +138,11 @@ class PodWorker:
         self._woken.set()
         self._changed.set()
 
+    def is_syncing(self, seconds: float) -> bool:
+        """Return whether a sync of the running pod is in progress that started within the last *seconds*."""
+        now = self._components.clock.now()
+        return self._step is not None and self.phase is Phase.SYNC and now - self._sync_started_at < seconds
+
     def snapshot(self) -> WorkerSnapshot:
         """Return the current state of the worker."""
         return WorkerSnapshot(
@@ -267,7 +272,7 @@ class PodWorker:
         self._waiting = outcome.waiting
         self._start.waited_for_images(outcome.image_seconds)
         if outcome.touched:
-            observed = await components.observer.refresh(pod.uid, outcome.touched)
+            observed = await components.observer.refresh(pod.uid, outcome.touched, outcome.created_sandbox)
         if outcome.resize_error:
             components.allocations.failed(pod, outcome.resize_error)
         components.allocations.review(pod, observed)

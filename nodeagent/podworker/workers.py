@@ -24,6 +24,8 @@ from nodeagent.podworker.worker import PodWorker, WorkerComponents
 
 _log = logging.getLogger(__name__)
 
+_QUICK_SYNC_SECONDS = 5.0
+"""Time after which what a sync has created is observed before the sync ends, for example during an image pull."""
 _LIFECYCLES = {Phase.SYNC: "sync", Phase.TERMINATING: "terminating", Phase.TERMINATED: "terminated"}
 _SYNC_MESSAGES = {
     ChangeKind.ADDED: "SyncLoop ADD",
@@ -136,6 +138,11 @@ class PodWorkers:
         if uid not in self._queued or (self._admission is not None and self._admission.is_pending(uid)):
             return None
         return WorkerSnapshot(phase=Phase.SYNC, queued=True)
+
+    def is_syncing(self, uid: str) -> bool:
+        """Return whether the pod's worker has started a sync within the last seconds."""
+        worker = self._workers.get(uid)
+        return worker is not None and worker.is_syncing(_QUICK_SYNC_SECONDS)
 
     def admission_problem(self, uid: str) -> str:
         """Return the reason why a plugin is consulted again about the pod, empty if there is none."""

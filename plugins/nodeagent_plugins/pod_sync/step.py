@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from nodeagent.contracts.images import PulledImage
 from nodeagent.contracts.pods import SyncOutcome, WaitingReason
-from nodeagent.contracts.runtime import RuntimePod, SandboxConfig
+from nodeagent.contracts.runtime import RuntimePod, SandboxConfig, SandboxStatus
 from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.errors import ImageError, NodeAgentError
 from nodeagent.model.pod import Pod
@@ -50,6 +50,7 @@ class Step:
     image_seconds: float = 0.0
     resize_error: str = ""
     """Cause for which running containers could not be resized."""
+    created_sandbox: SandboxStatus | None = None
 
     def fail(self, error: NodeAgentError) -> None:
         """Record why the step must be repeated; the first error is kept."""
@@ -68,4 +69,5 @@ class Step:
             self.retry_seconds,
             self.image_seconds,
             self.resize_error,
+            self.created_sandbox,
         )

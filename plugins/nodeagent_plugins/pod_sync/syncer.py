@@ -362,7 +362,8 @@ class BundledPodSyncer:
             step.ips = host_ips(context)
             return
         try:
-            step.ips = (await context.runtime.sandbox_status(step.sandbox_id)).ips
+            step.created_sandbox = await context.runtime.sandbox_status(step.sandbox_id)
+            step.ips = step.created_sandbox.ips
         except NodeAgentError as error:
             note = f"Unable to get pod sandbox status: {error}"
             context.recorder.record(pod.reference(), EventType.WARNING, "FailedPodSandBoxStatus", note)

@@ -6,11 +6,16 @@ from nodeagent.pleg.generic import LAST_SEEN, POD_RELIST_DURATION, RELIST_DURATI
 from nodeagent.testing import FakeRuntime, make_pod
 
 
-def build(runtime, clock):
+def build(runtime, clock, is_syncing=lambda uid: False):
     triggered, recovered = [], []
     cache = PodCache(lambda: runtime, clock)
     pleg = GenericPleg(
-        lambda: runtime, cache, clock, trigger_sync=triggered.append, recovered=lambda: recovered.append(1)
+        lambda: runtime,
+        cache,
+        clock,
+        trigger_sync=triggered.append,
+        recovered=lambda: recovered.append(1),
+        is_syncing=is_syncing,
     )
     return pleg, cache, triggered, recovered
 
@@ -44,6 +49,56 @@ async def test_change_already_refreshed_by_worker_triggers_no_sync(clock):
     await pleg.relist()
 
     assert triggered == []
+
+
+async def test_new_container_of_a_pod_in_its_sync_is_left_to_the_worker(clock):
+    runtime, syncing = FakeRuntime(clock), set()
+    pod = make_pod("web")
+    pleg, cache, triggered, _ = build(runtime, clock, syncing.__contains__)
+    await pleg.relist()
+    syncing.add(pod.uid)
+    container = runtime.start("main", pod)
+    requests = len(runtime.calls)
+
+    await clock.advance(1)
+    await pleg.relist()
+    assert (cache.get(pod.uid), triggered) == (None, [])
+    assert "container_status" not in [call.method for call in runtime.calls[requests:]]
+
+    syncing.clear()
+    await clock.advance(1)
+    await pleg.relist()
+    assert (cache.get(pod.uid).containers[0].id, triggered) == (container, [pod.uid])
+
+
+async def test_status_of_a_created_sandbox_is_not_requested_again(clock):
+    runtime, pod = FakeRuntime(clock), make_pod("web")
+    _, cache, *_ = build(runtime, clock)
+    container = runtime.start("main", pod)
+    (sandbox,) = await runtime.list_sandboxes()
+    created = await runtime.sandbox_status(sandbox.id)
+    requests = len(runtime.calls)
+
+    observed = await cache.refresh(pod.uid, frozenset({sandbox.id, container}), created)
+
+    assert [each.id for each in (*observed.sandboxes, *observed.containers)] == [sandbox.id, container]
+    assert [call.method for call in runtime.calls[requests:]] == ["container_status"]
+
+
+async def test_exit_of_a_known_container_is_observed_during_a_sync(clock):
+    runtime, syncing = FakeRuntime(clock), set()
+    pod = make_pod("web")
+    container = runtime.start("main", pod)
+    pleg, cache, triggered, _ = build(runtime, clock, syncing.__contains__)
+    await pleg.relist()
+    syncing.add(pod.uid)
+    triggered.clear()
+    runtime.exit(container, 3)
+
+    await clock.advance(1)
+    await pleg.relist()
+
+    assert (cache.get(pod.uid).containers[0].exit_code, triggered) == (3, [pod.uid])
 
 
 async def test_removed_container_is_dropped_by_a_refresh_that_names_it(clock):
