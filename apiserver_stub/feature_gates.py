@@ -36,6 +36,7 @@ GATES_IN_USE = frozenset(
         "DRAAdminAccess",
         "DRAConsumableCapacity",
         "DRADeviceBindingConditions",
+        "DRADeviceTaintRules",
         "DRADeviceTaints",
         "DRAExtendedResource",
         "DRAListTypeAttributes",

@@ -35,3 +35,4 @@ SLICE = Defaults(
         )
     }
 )
+TAINT_RULE = Defaults(below={"spec": Defaults(below={"taint": Defaults(rule=_set_time_added)})})

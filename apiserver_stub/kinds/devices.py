@@ -11,6 +11,7 @@ from apiserver_stub.apimachinery.status import Cause, quote
 from apiserver_stub.defaulting.devices import CLAIM, SLICE, TEMPLATE
 from apiserver_stub.kinds import disabled_device_fields as disabled
 from apiserver_stub.kinds.columns import AGE, NAME, at
+from apiserver_stub.kinds.device_taint_rules import taint_rules
 from apiserver_stub.kinds.registry import Column, Deprecation, Resource, Strategy, Subresource
 from apiserver_stub.kinds.versions import effective
 from apiserver_stub.validation.device_claims import (
@@ -186,7 +187,8 @@ def resources(settings: KindSettings) -> list[Resource]:
     if not settings.gates.enabled("DynamicResourceAllocation"):
         return []
     offered = versions(settings.compatibility_version)
-    return [item for version in offered for item in _of_version(version, offered, settings)]
+    rules = [taint_rules(settings.identity)] if settings.gates.enabled("DRADeviceTaintRules") else []
+    return rules + [item for version in offered for item in _of_version(version, offered, settings)]
 
 
 def _of_version(version: str, offered: tuple[str, ...], settings: KindSettings) -> list[Resource]:

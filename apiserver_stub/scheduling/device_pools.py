@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from apiserver_stub.apimachinery.objects import Object
@@ -86,6 +87,13 @@ class Pool:
 
 def pools_for(slices: Iterable[Object], node: str, labels: Mapping[str, str]) -> list[Pool]:
     """Return the pools with devices for *node*, by driver and name; *slices* have the structure of ``v1``."""
+    return [pool for _, pool in sorted(pools_by_name(slices, node, labels).items()) if pool.devices]
+
+
+def pools_by_name(
+    slices: Iterable[Object], node: str = "", labels: Mapping[str, str] = MappingProxyType({})
+) -> dict[tuple[str, str], Pool]:
+    """Return all pools by driver and name; *slices* have the structure of ``v1``."""
     found: dict[tuple[str, str], Pool] = {}
     for item in sorted(slices, key=lambda item: str(item["metadata"].get("name"))):
         spec = item.get("spec") or {}
@@ -97,7 +105,7 @@ def pools_for(slices: Iterable[Object], node: str, labels: Mapping[str, str]) ->
             pool = found[key] = Pool(*key, generation, pool_spec.get("resourceSliceCount") or 0)
         if pool.generation == generation:
             _add(pool, spec, node, labels)
-    return [pool for _, pool in sorted(found.items()) if pool.devices]
+    return found
 
 
 def _add(pool: Pool, spec: Object, node: str, labels: Mapping[str, str]) -> None:

@@ -32,6 +32,8 @@ from apiserver_stub.controllers.api_services import Registration
 from apiserver_stub.controllers.authentication_config_map import AuthenticationConfigMap, RequestHeaderNames
 from apiserver_stub.controllers.cluster_role_aggregation import aggregate_roles, keep_aggregated
 from apiserver_stub.controllers.devices.claim_controller import device_resources, run_claim_controller
+from apiserver_stub.controllers.devices.taint_eviction import NAME as DEVICE_TAINT_EVICTION
+from apiserver_stub.controllers.devices.taint_eviction import DeviceTaintEviction
 from apiserver_stub.controllers.disruption import run_disruption_controller
 from apiserver_stub.controllers.flow_control_config import FlowControlConfig
 from apiserver_stub.controllers.garbage_collector import collect_garbage
@@ -278,6 +280,10 @@ async def start(options: Options) -> RunningServer:
         if device_kinds is not None and options.runs_controller("resourceclaim-controller"):
             claims = run_claim_controller(context, device_kinds, identity, event_ttl_seconds)
             tasks.start(claims, "resource-claims")
+        evicts = options.gates.enabled("DRADeviceTaints") and options.runs_controller(DEVICE_TAINT_EVICTION)
+        if device_kinds is not None and evicts:
+            eviction = DeviceTaintEviction(context, registry, identity, event_ttl_seconds)
+            tasks.start(eviction.run(), "device-taint-eviction")
         enabled = [item for item in bundled_controllers() if options.runs_controller(item.name)]
         if controllers := served(enabled, registry):
             holder = f"{socket.gethostname()}_{uuid.uuid4()}" if options.store_servers else ""

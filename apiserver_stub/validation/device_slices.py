@@ -14,7 +14,6 @@ from apiserver_stub.apimachinery.status import (
     invalid_each,
     invalid_value,
     not_found_value,
-    not_supported,
     required,
     too_long,
     too_many,
@@ -31,11 +30,10 @@ from apiserver_stub.validation.device_names import (
     validate_qualified_name,
     validate_set,
 )
-from apiserver_stub.validation.device_requests import TAINT_EFFECTS
-from apiserver_stub.validation.labels import validate_label_name
+from apiserver_stub.validation.device_taint_rules import validate_taint
 from apiserver_stub.validation.quantities import amount, is_native
 from nodeagent.base.identity import Identity
-from nodeagent.base.names import label_value_problems, subdomain_problems
+from nodeagent.base.names import subdomain_problems
 
 _MAX_DEVICES, _MAX_ADVANCED_DEVICES = 128, 64
 _MAX_COUNTER_SETS, _MAX_COUNTERS, _MAX_CONSUMPTIONS = 8, 32, 2
@@ -149,7 +147,7 @@ def _validate_device(
         causes += validate_capacity(capacity, f"{field}.capacity[{name}]", shared=shared)
     taints = device.get("taints")
     if _name(device) not in before or before[_name(device)].get("taints") != taints:
-        causes += validate_list(taints, _MAX_TAINTS, _validate_taint, f"{field}.taints")
+        causes += validate_list(taints, _MAX_TAINTS, validate_taint, f"{field}.taints")
     causes += validate_set(
         device.get("consumesCounters"),
         _MAX_CONSUMPTIONS,
@@ -194,17 +192,6 @@ def _validate_version(text: str, field: str) -> list[Cause]:
     detail = "must be a string compatible with semver.org spec 2.0.0"
     causes = [] if is_semver(text) else [invalid_value(field, text, detail)]
     return causes + _validate_text(text, field)
-
-
-def _validate_taint(taint: Object, field: str) -> list[Cause]:
-    causes = validate_label_name(taint.get("key") or "", f"{field}.key")
-    if value := taint.get("value"):
-        causes += invalid_each(f"{field}.value", value, label_value_problems(value))
-    if not (effect := taint.get("effect") or ""):
-        causes.append(required(f"{field}.effect"))
-    elif effect not in TAINT_EFFECTS:
-        causes.append(not_supported(f"{field}.effect", effect, TAINT_EFFECTS))
-    return causes
 
 
 def _validate_counter_set(counters: Object, field: str) -> list[Cause]:

@@ -35,7 +35,7 @@ class Store:
         self._snapshot, self._root = snapshot, root
         self._lock = asyncio.Lock()
         self._requested = self._written = 0
-        self._text = ""
+        self._text, self._checksum = "", 0
         self._encoder = Encoder()
         self.unsynced = False
         """True if the last checkpoint may not be on disk."""
@@ -89,8 +89,7 @@ class Store:
             return
         write(self.file, text)
         self._text = text
-        # If it is lost or older than the checkpoint, the time of the checkpoint is compared with that of the boot.
-        write(self._boot_file, json.dumps({"bootID": self._boot_id(), "checksum": checksum}))
+        self._checksum = checksum
 
     def _sync(self) -> None:
         with self.file.open("rb") as stream:
@@ -99,6 +98,8 @@ class Store:
         aside.unlink(missing_ok=True)
         os.link(self.file, aside)
         aside.replace(self.file.with_name(SYNCED_FILE))
+        # While it is older than the checkpoint, the time of the checkpoint is compared with that of the boot.
+        write(self._boot_file, json.dumps({"bootID": self._boot_id(), "checksum": self._checksum}))
 
     def _synced_resources(self) -> Mapping[str, Sequence[str]]:
         try:
@@ -110,13 +111,16 @@ class Store:
     def _is_current_boot(self) -> bool:
         """Return whether the checkpoint was written since the host booted.
 
-        The kubelet records no boot ID; its files are compared with the time of the boot.
+        The kubelet records no boot ID; its files are compared with the time of the boot, as is a file that was written
+        within the last second before the host crashed.
         """
         try:
             recorded = json.loads(self._boot_file.read_text(encoding="utf-8"))
+            if recorded["bootID"] == self._boot_id():
+                return True
             content = json.loads(self.file.read_text(encoding="utf-8"))
             if recorded["checksum"] == content["Checksum"]:
-                return bool(recorded["bootID"] == self._boot_id())
+                return False
         except (OSError, ValueError, KeyError, TypeError):
             pass
         try:

@@ -18,6 +18,7 @@ CLASSES, SLICES = f"{GROUP}/v1/deviceclasses", f"{GROUP}/v1/resourceslices"
 CLAIMS = f"{GROUP}/v1/namespaces/default/resourceclaims"
 TEMPLATES = f"{GROUP}/v1/namespaces/default/resourceclaimtemplates"
 NODES, PODS = "/api/v1/nodes", "/api/v1/namespaces/default/pods"
+RULES = f"{GROUP}/v1beta2/devicetaintrules"
 MERGE = "application/merge-patch+json"
 BETA = "resource.k8s.io/v1beta1=true,resource.k8s.io/v1beta2=true"
 DRIVER = "gpu.example.com"
@@ -26,7 +27,8 @@ DRIVER = "gpu.example.com"
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     """Administrator's client of a server of release 1.36 with one ready node and two devices."""
-    options = ("--compatibility-version=1.36", f"--runtime-config={BETA}")
+    gates = "--feature-gates=DRADeviceTaintRules=true"
+    options = ("--compatibility-version=1.36", f"--runtime-config={BETA}", gates)
     server = Server(tmp_path_factory.mktemp("devices"), *options)
     client = server.api()
     status = {
@@ -472,6 +474,96 @@ def report(api: Api, claim: Any, condition: str) -> None:
     device = {name: result[name] for name in ("driver", "pool", "device")} | {"conditions": [entry]}
     body = {"status": {"devices": [device]}}
     api.ok("PATCH", f"{CLAIMS}/{claim['metadata']['name']}/status", body, content_type=MERGE)
+
+
+def add_rule(api: Api, name: str, **taint: str) -> None:
+    selector = {"driver": "special.example.com", "device": "a"}
+    spec = {"deviceSelector": selector, "taint": {"key": "example.com/broken", **taint}}
+    created = api.ok("POST", RULES, {"metadata": {"name": name}, "spec": spec})
+    assert created["spec"]["taint"]["timeAdded"]
+
+
+@pytest.mark.usefixtures("any_class")
+def test_rule_evicts_the_pods_with_its_devices(api: Api) -> None:
+    publish(api, {"name": "a"}, {"name": "b"})
+    tolerations = [{"key": "example.com/broken", "operator": "Exists", "effect": "NoExecute"}]
+    for name, fields in (("evicted", {}), ("other", {})):
+        create_claim(api, name, special(**fields))
+        create_pod(api, name, resourceClaimName=name)
+        wait_for(lambda name=name: is_bound(api, name))  # type: ignore[misc]
+    assert (devices_of(api, "evicted"), devices_of(api, "other")) == (["a"], ["b"])
+
+    add_rule(api, "broken", effect="NoExecute", value="fan")
+
+    wait_for(lambda: "deletionTimestamp" in api.ok("GET", f"{PODS}/evicted")["metadata"])
+    evicted = api.ok("GET", f"{PODS}/evicted")
+    (condition,) = [item for item in evicted["status"]["conditions"] if item["type"] == "DisruptionTarget"]
+    assert condition["reason"] == "DeletionByDeviceTaintManager"
+    assert "deletionTimestamp" not in api.ok("GET", f"{PODS}/other")["metadata"]
+    remove(api, "evicted")
+    create_claim(api, "refused", special())
+    create_pod(api, "refused", resourceClaimName="refused")
+    assert "cannot allocate all claims" in scheduled(api, "refused")
+    create_claim(api, "tolerated", special(tolerations=tolerations))
+    create_pod(api, "tolerated", resourceClaimName="tolerated")
+    wait_for(lambda: is_bound(api, "tolerated"))
+    assert devices_of(api, "tolerated") == ["a"]
+    remove(api, "tolerated")
+    api.ok("DELETE", f"{RULES}/broken")
+    wait_for(lambda: is_bound(api, "refused"))
+    remove(api, "refused", "other")
+
+
+@pytest.mark.usefixtures("any_class")
+def test_taint_of_a_slice_evicts_after_the_tolerated_time(api: Api) -> None:
+    publish(api, {"name": "a"})
+    tolerations = [{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}]
+    create_claim(api, "tolerant", special(tolerations=tolerations))
+    create_pod(api, "tolerant", resourceClaimName="tolerant")
+    wait_for(lambda: is_bound(api, "tolerant"))
+    taint = {"key": "example.com/broken", "effect": "NoExecute"}
+    api.ok("PATCH", f"{SLICES}/special", {"spec": {"devices": [{"name": "a", "taints": [taint]}]}}, content_type=MERGE)
+
+    wait_for(lambda: "deletionTimestamp" in api.ok("GET", f"{PODS}/tolerant")["metadata"])
+    remove(api, "tolerant")
+
+
+@pytest.mark.usefixtures("any_class")
+def test_rule_without_effect_reports_its_devices(api: Api) -> None:
+    publish(api, {"name": "a"}, {"name": "b"})
+    create_claim(api, "simulated", special())
+    create_pod(api, "simulated", resourceClaimName="simulated")
+    wait_for(lambda: is_bound(api, "simulated"))
+
+    add_rule(api, "harmless", effect="None")
+
+    rule = wait_for(lambda: (found := api.ok("GET", f"{RULES}/harmless"))["status"].get("conditions") and found)
+    (condition,) = rule["status"]["conditions"]
+    assert (condition["type"], condition["status"], condition["reason"]) == ("EvictionInProgress", "False", "NoEffect")
+    assert condition["message"].startswith(
+        "1 published device selected. 1 allocated device selected. 1 pod would be evicted in 1 namespace "
+    )
+    api.ok("DELETE", f"{RULES}/harmless")
+    remove(api, "simulated")
+
+
+@pytest.mark.parametrize(
+    ("spec", "error"),
+    [
+        ({"taint": {"key": "example.com/a"}}, "spec.taint.effect: Required value"),
+        ({"taint": {"key": "", "effect": "None"}}, "spec.taint.key: Invalid value"),
+        (
+            {"taint": {"key": "a", "effect": "Now"}},
+            'Unsupported value: "Now": supported values: "NoExecute", "NoSchedule", "None"',
+        ),
+        ({"taint": {"key": "a", "effect": "None"}, "deviceSelector": {"driver": "A_"}}, "spec.deviceSelector.driver"),
+        ({"taint": {"key": "a", "effect": "None"}, "deviceSelector": {"pool": ""}}, "spec.deviceSelector.pool"),
+    ],
+)
+def test_invalid_rule_is_rejected(api: Api, spec: dict[str, Any], error: str) -> None:
+    code, response = api.call("POST", RULES, {"metadata": {"name": "invalid"}, "spec": spec})
+
+    assert (code, error in response["message"]) == (422, True), response["message"]
 
 
 def test_init_container_has_the_extended_resources_of_the_container(api: Api) -> None:

@@ -192,6 +192,8 @@ KINDS = {
     "resource_v1beta2": (
         "DeviceClass",
         "DeviceClassList",
+        "DeviceTaintRule",
+        "DeviceTaintRuleList",
         "ResourceClaim",
         "ResourceClaimList",
         "ResourceClaimTemplate",

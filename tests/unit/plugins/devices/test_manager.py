@@ -19,7 +19,7 @@ from nodeagent.testing.contracts import BackgroundLoopContract, DeviceManagerCon
 from nodeagent_plugins.devices import metrics
 from nodeagent_plugins.devices.manager import Devices
 from nodeagent_plugins.devices.report import Report, expose
-from nodeagent_plugins.devices.store import SYNCED_FILE
+from nodeagent_plugins.devices.store import BOOT_FILE, SYNCED_FILE
 
 WIDGET = "example.com/widget"
 
@@ -196,6 +196,9 @@ async def test_allocations_of_an_earlier_boot_are_dropped(make_devices, context,
     pod = requesting("web")
     await admit(before, context, pod)
     await before.prepare_pod(pod)
+    loop = asyncio.create_task(before.run())
+    await eventually((tmp_path / "device-plugins" / BOOT_FILE).exists)
+    loop.cancel()
 
     boot.write_text("second\n")
     devices = await started(make_devices(root=root))
