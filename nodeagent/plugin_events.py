@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from nodeagent.base.metrics import Counter, SampledGauge
 from nodeagent.contracts.context import RecorderContext
 from nodeagent.contracts.events import EventType
-from nodeagent.pluginmanager import PluginManager, Quarantine
+from nodeagent.model.pod import Pod
+from nodeagent.pluginmanager import Decision, PluginManager, Quarantine
 from nodeagent.stall_detector import Stall
 
 _STALLS = Counter(
@@ -29,6 +30,12 @@ _QUARANTINED = SampledGauge(
     ("plugin",),
     prefixed=False,
 )
+_DECISION_EVENTS: Mapping[str, tuple[EventType, str]] = {
+    "nodeagent_permit_pod": (EventType.WARNING, "PluginBlockedPod"),
+    "nodeagent_permit_eviction": (EventType.NORMAL, "PluginVetoedEviction"),
+    "nodeagent_mutate_sandbox": (EventType.NORMAL, "PluginChangedPod"),
+    "nodeagent_mutate_container": (EventType.NORMAL, "PluginChangedPod"),
+}
 
 
 class PluginEvents:
@@ -40,6 +47,7 @@ class PluginEvents:
     def __init__(self, plugins: PluginManager, context: Callable[[], RecorderContext]) -> None:
         self._plugins, self._context = plugins, context
         plugins.on_quarantine = self._quarantine_changed
+        plugins.on_decision = self._decided
         _QUARANTINED.sample = self._sample
 
     def stall_ended(self, stall: Stall) -> None:
@@ -53,6 +61,14 @@ class PluginEvents:
             self._plugins.record_failure(
                 stall.plugin, f"blocked the event loop for {stall.seconds:.1f} s in {stall.location}"
             )
+
+    def _decided(self, decision: Decision, pod: Pod) -> None:
+        """Record a decision that changes the outcome of a pod; admission records the rejection itself."""
+        if decision.hook not in _DECISION_EVENTS:
+            return
+        type, reason = _DECISION_EVENTS[decision.hook]
+        note = f"Plugin {decision.plugin}: {decision.verdict}"  # wording: ok
+        self._context().recorder.record(pod.reference(), type, reason, note)
 
     def _quarantine_changed(self, plugin: str, state: Quarantine) -> None:
         if state.until is None:

@@ -25,7 +25,7 @@ class PluginReport:
         """Return the current state."""
         return PluginsReport(
             plugins=[self._plugin(info) for info in self._plugins.plugins()],
-            decisions=[_decision(each) for each in self._plugins.decisions],
+            decisions=[decision_line(each) for each in self._plugins.decisions],
         )
 
     def problems(self) -> Mapping[str, str]:
@@ -84,7 +84,8 @@ def _hook(hook: str, stats: HookStats) -> HookLine:
     )
 
 
-def _decision(decision: Decision) -> DecisionLine:
+def decision_line(decision: Decision) -> DecisionLine:
+    """Return a decision as reported to commands."""
     at = datetime.fromtimestamp(decision.at, UTC)
     return DecisionLine(
         plugin=decision.plugin,
@@ -92,4 +93,6 @@ def _decision(decision: Decision) -> DecisionLine:
         subject=decision.subject,
         verdict=decision.verdict,  # wording: ok
         at=at,
+        last=datetime.fromtimestamp(decision.last_at, UTC),
+        count=decision.count,
     )

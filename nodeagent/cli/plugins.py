@@ -223,7 +223,7 @@ def _print(report: PluginsReport, running: bool) -> None:
             decision.plugin,
             decision.hook.removeprefix("nodeagent_"),
             decision.subject,
-            decision.verdict,
+            f"{decision.verdict}{f' (x{decision.count})' if decision.count > 1 else ''}",  # wording: ok
         )
         for decision in report.decisions[-_SHOWN_DECISIONS:]
     ]

@@ -72,6 +72,13 @@ def lines(pod: PodExplanation, now: datetime) -> list[str]:
         for device in pod.devices:
             message = f": {device.message}" if device.message else ""
             text.append(f"  {device.container}: {device.resource} {device.id} {device.health}{message}")
+    if pod.decisions:
+        text += ["", "Decisions of plugins, most recent last:"]
+        for decision in pod.decisions:
+            times = f" (x{decision.count} since {decision.at:%H:%M:%S})" if decision.count > 1 else ""
+            hook = decision.hook.removeprefix("nodeagent_")
+            decided = decision.verdict  # wording: ok
+            text.append(f"  {_ago(now, decision.last):>5}  {decision.plugin} ({hook}): {decided}{times}")
     if pod.events:
         text += ["", "Events, most recent last:"]
         for event in pod.events:

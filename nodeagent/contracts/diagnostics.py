@@ -7,6 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
+from nodeagent.contracts.plugin_report import DecisionLine
 from nodeagent.model.wire import WireStruct
 
 WHY_QUERY = "why"
@@ -110,6 +111,8 @@ class PodExplanation(WireStruct, frozen=True, omit_defaults=False):
     events: list[PodEvent] = msgspec.field(default_factory=list)
     devices: list[PodDeviceLine] = msgspec.field(default_factory=list)
     """Devices that the containers have."""
+    decisions: list[DecisionLine] = msgspec.field(default_factory=list)
+    """Decisions of plugins about the pod."""
 
 
 class PodLine(WireStruct, frozen=True, omit_defaults=False):

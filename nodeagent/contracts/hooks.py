@@ -47,7 +47,7 @@ class PluginHost(Protocol):
         """Call a decision hook on one plugin after the other; return the first result that is not ``None``.
 
         :param hook: name of an async decision hook.
-        :param subject: the object that is decided on, for the record of decisions.
+        :param subject: the object that is decided on, for the record of decisions; defaults to the pod.
         :param tolerant: skip an implementation that fails, as :meth:`notify` does, instead of raising.
         :param arguments: all arguments of the hook, by name.
         :raises PluginError: an implementation failed or exceeded the deadline.
@@ -71,14 +71,23 @@ class PluginHost(Protocol):
         ...
 
     async def call_chain(
-        self, hook: str, name: str, value: T, *, subject: str = "", tolerant: bool = False, **arguments: Any
+        self,
+        hook: str,
+        name: str,
+        value: T,
+        *,
+        subject: str = "",
+        changes: str = "",
+        tolerant: bool = False,
+        **arguments: Any,
     ) -> T:
         """Pass *value* through every plugin as argument *name*; ``None`` leaves it unchanged.
 
         :param hook: name of an async hook.
         :param name: the argument that each plugin may replace.
         :param value: the initial value.
-        :param subject: the object that is changed, for the record of decisions; defaults to *name*.
+        :param subject: the object that is changed, for the record of decisions; defaults to the pod, or *name*.
+        :param changes: the changed part of *subject*, for the record of decisions; defaults to *name*.
         :param tolerant: keep *value* unchanged where an implementation fails, instead of raising.
         :param arguments: the other arguments of the hook, by name.
         :raises PluginError: an implementation failed or exceeded the deadline.

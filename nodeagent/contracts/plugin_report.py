@@ -60,6 +60,10 @@ class DecisionLine(WireStruct, frozen=True, omit_defaults=False):
     subject: str
     verdict: str  # wording: ok
     at: datetime
+    last: datetime
+    """Time of the latest repetition."""
+    count: int
+    """Number of times that the plugin made this decision without another one in between."""
 
 
 class PluginsReport(WireStruct, frozen=True, omit_defaults=False):

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nodeagent.base.logging.origin import PLUGIN
 from nodeagent.base.metrics import Counter, Histogram
 from nodeagent.errors import PluginError, PluginTimeout
 from nodeagent.pluginmanager.hook_stats import HookStats
@@ -76,8 +77,11 @@ class HookCalls:
         deadline_seconds: float,
         stats: HookStats,
         subject: str = "",
+        log_as: str = "",
     ) -> Any:
         """Call *function* and return its result.
+
+        :param log_as: plugin to add to the log records of the call.
 
         :raises PluginTimeout: the call did not return before its deadline. It is cancelled, and terminated if it
             ignores that; a late result is discarded.
@@ -89,7 +93,7 @@ class HookCalls:
         metered: MeteredCoroutine | None = None
         try:
             metered = MeteredCoroutine(function(*arguments), call, self._set_running)  # type: ignore[arg-type]
-            return await self._wait(call, metered, deadline_seconds, stats)
+            return await self._wait(call, metered, deadline_seconds, stats, log_as)
         except PluginError as error:
             if error.plugin != plugin:  # The plugin called a hook of another one, which failed.
                 error = PluginError(plugin, f"{hook} failed: {error}")
@@ -115,9 +119,9 @@ class HookCalls:
             _CPU.inc(call.plugin, call.hook, by=metered.cpu_seconds)
 
     async def _wait(
-        self, call: InFlightCall, metered: MeteredCoroutine, deadline_seconds: float, stats: HookStats
+        self, call: InFlightCall, metered: MeteredCoroutine, deadline_seconds: float, stats: HookStats, log_as: str
     ) -> Any:
-        task = asyncio.ensure_future(_run(metered))
+        task = asyncio.ensure_future(_run(metered, log_as))
         try:
             done, _ = await asyncio.wait((task,), timeout=deadline_seconds)
         except asyncio.CancelledError:
@@ -152,7 +156,8 @@ class HookCalls:
         self._running = metered
 
 
-async def _run(metered: MeteredCoroutine) -> Any:
+async def _run(metered: MeteredCoroutine, log_as: str) -> Any:
+    PLUGIN.set(log_as)  # In the context of this task only.
     return await metered
 
 

@@ -14,7 +14,6 @@ import importlib.metadata
 import inspect
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,9 +24,12 @@ import pluggy
 from nodeagent import hookspecs
 from nodeagent.contracts.context import ComponentUnavailable, ConfigContext
 from nodeagent.contracts.hooks import HookResult
+from nodeagent.contracts.pods import Rejection
 from nodeagent.errors import ConfigError, NodeAgentError, PluginError, PluginUnavailable
 from nodeagent.hook_context import narrow_context
 from nodeagent.hook_results import validate_result
+from nodeagent.model.pod import Pod
+from nodeagent.pluginmanager.decisions import DecisionLog
 from nodeagent.pluginmanager.discovery import GROUP, distribution_of, entry_points_by_name
 from nodeagent.pluginmanager.hook_calls import HookCalls, InFlightCall
 from nodeagent.pluginmanager.hook_stats import HookStats
@@ -36,7 +38,6 @@ from nodeagent.pluginmanager.records import Decision, PluginInfo, Withdrawn
 from nodeagent.pluginmanager.source_location import directory_of, error_location
 
 _BUNDLED = "nodeagent"
-_MAX_DECISIONS = 200
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -64,7 +65,9 @@ class PluginManager:
         """Called when a plugin enters or leaves quarantine."""
         self.narrow: Callable[[str, ConfigContext], ConfigContext] = lambda plugin, context: context
         """Returns the context for a plugin, with separate owners of its tasks and callbacks."""
-        self.decisions: deque[Decision] = deque(maxlen=_MAX_DECISIONS)
+        self.decisions = DecisionLog()
+        self.on_decision: Callable[[Decision, Pod], None] = lambda decision, pod: None
+        """Called when the decision of a third-party plugin about a pod changes."""
 
     # --- loading ------------------------------------------------------------------------------------------
 
@@ -369,20 +372,22 @@ class PluginManager:
     ) -> HookResult[Any] | None:
         """Call a decision hook on one plugin after the other; return the first result that is not ``None``.
 
-        :param subject: the object that is decided on, for the record of decisions.
+        :param subject: the object that is decided on, for the record of decisions; defaults to the pod.
         :param without: call only third-party plugins that do not accept the argument of this name.
         :param accepting: call only the other plugins.
         :param tolerant: skip an implementation that fails, as :meth:`notify` does, instead of raising.
         :raises PluginError: an implementation failed or exceeded the deadline.
         """
         call = self._tolerate if tolerant else self._await
+        subject = subject or _subject_of(arguments)
         for implementation in self._implementations(hook):
             if (argument := without or accepting) and self._does_without(implementation, argument) != bool(without):
                 continue
             value = await call(hook, implementation, arguments, subject)
             if value is not None:
-                self.record_decision(implementation.plugin_name, hook, subject, str(value))
+                self._decided(implementation.plugin_name, hook, subject, _text_of(value), arguments)
                 return HookResult(implementation.plugin_name, value)
+            self.decisions.end(implementation.plugin_name, hook, subject)
         return None
 
     async def notify(self, hook: str, **arguments: Any) -> None:
@@ -400,19 +405,29 @@ class PluginManager:
         return results
 
     async def call_chain(
-        self, hook: str, name: str, value: T, *, subject: str = "", tolerant: bool = False, **arguments: Any
+        self,
+        hook: str,
+        name: str,
+        value: T,
+        *,
+        subject: str = "",
+        changes: str = "",
+        tolerant: bool = False,
+        **arguments: Any,
     ) -> T:
         """Pass *value* through every plugin as argument *name*; ``None`` leaves it unchanged.
 
-        :param subject: the object that is changed, for the record of decisions; defaults to *name*.
+        :param subject: the object that is changed, for the record of decisions; defaults to the pod, or *name*.
+        :param changes: the changed part of *subject*, for the record of decisions; defaults to *name*.
         :param tolerant: keep *value* unchanged where an implementation fails, instead of raising.
         :raises PluginError: an implementation failed or exceeded the deadline.
         """
         call = self._tolerate if tolerant else self._await
+        subject = subject or _subject_of(arguments) or name
         for implementation in self._implementations(hook):
             changed = await call(hook, implementation, {**arguments, name: value}, subject)
-            if changed is not None:
-                self.record_decision(implementation.plugin_name, hook, subject or name, "changed")
+            if changed is not None and changed != value:
+                self._decided(implementation.plugin_name, hook, subject, f"changed the {changes or name}", arguments)
                 value = changed
         return value
 
@@ -436,7 +451,15 @@ class PluginManager:
 
         :param hook: the hook that was called, or a name for the plugin's action.
         """
-        self.decisions.append(Decision(plugin, hook, subject, decision, time.time()))
+        self.decisions.record(plugin, hook, subject, decision, time.time())
+
+    def _decided(self, plugin: str, hook: str, subject: str, text: str, arguments: Mapping[str, Any]) -> None:
+        decision = self.decisions.record(plugin, hook, subject, text, time.time())
+        pod = arguments.get("pod")
+        if decision is not None and isinstance(pod, Pod) and not self.is_bundled(plugin):
+            fields = {"plugin": plugin, "hook": hook, "pod": pod.full_name, "decision": text}
+            _log.info("Plugin decided about pod", extra=fields)
+            self.on_decision(decision, pod)
 
     async def _tolerate(
         self, hook: str, implementation: pluggy.HookImpl, arguments: Mapping[str, Any], subject: str = ""
@@ -486,7 +509,8 @@ class PluginManager:
                 [arguments[argument] for argument in implementation.argnames],
                 deadline_seconds=self.deadline_of(hook),
                 stats=stats,
-                subject=subject,
+                subject=subject or _subject_of(arguments),
+                log_as="" if info.origin == _BUNDLED else info.plugin,
             )
             if problem := validate_result(hook, result):
                 stats.failures += 1
@@ -531,3 +555,14 @@ class PluginManager:
         if third_party_first:
             middle.sort(key=lambda i: self._infos[i.plugin_name].origin == _BUNDLED)
         return [*first, *middle, *last]
+
+
+def _subject_of(arguments: Mapping[str, Any]) -> str:
+    """Return the pod in the arguments of a hook, empty if there is none."""
+    pod = arguments.get("pod")
+    return pod.full_name if isinstance(pod, Pod) else ""
+
+
+def _text_of(value: Any) -> str:
+    """Return a decision for display."""
+    return f"{value.reason}: {value.message}" if isinstance(value, Rejection) else str(value)

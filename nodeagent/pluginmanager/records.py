@@ -10,7 +10,7 @@ from nodeagent.pluginmanager.hook_stats import HookStats
 from nodeagent.pluginmanager.quarantine import Quarantine
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Decision:
     """A plugin's recorded decision about a pod, an image or the node."""
 
@@ -19,6 +19,9 @@ class Decision:
     subject: str
     verdict: str  # wording: ok
     at: float
+    last_at: float = 0.0
+    """Time of the latest repetition."""
+    count: int = 1
 
 
 @dataclass(slots=True)

@@ -78,6 +78,11 @@ class PodAdmission:
             return Rejection("UnexpectedAdmissionError", str(error))
         return None if result is None else result.value
 
+    def rejected_by(self, pod: Pod) -> str:
+        """Return the third-party plugin that rejected the pod, empty for a part of the agent."""
+        decisions = [each for each in self._plugins.decisions.about(pod.full_name) if each.hook == HOOK]
+        return decisions[-1].plugin if decisions and not self._plugins.is_bundled(decisions[-1].plugin) else ""
+
     def is_pending(self, uid: str) -> bool:
         """Return whether a plugin has not decided about the pod yet."""
         return uid in self._waiting

@@ -27,6 +27,7 @@ from nodeagent.contracts.pods import find_pod
 from nodeagent.contracts.volumes import ProgressReportingVolumeManager
 from nodeagent.event_journal import EventJournal
 from nodeagent.model.pod import Pod, PodPhase, PodStatus
+from nodeagent.plugin_report import decision_line
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.podworker.remedies import remedy
 from nodeagent.podworker.stages import PodDiagnosticInputs, blocking, stages_of
@@ -97,6 +98,7 @@ class Explainer:
                 for entry in inputs.journal
             ],
             devices=list(self._devices(pod)),
+            decisions=[decision_line(each) for each in self._plugins.decisions.about(pod.full_name)],
         )
 
     def _devices(self, pod: Pod) -> Iterator[PodDeviceLine]:
@@ -211,9 +213,8 @@ class Explainer:
         """Return the plugin that rejected or blocked the pod, if one did."""
         if at is None or at.stage is not Stage.ADMIT or at.state is not StageState.BLOCKED:
             return ""
-        for decision in reversed(self._plugins.decisions):
-            is_admission = decision.hook in ("nodeagent_admit_pod", "nodeagent_permit_pod")
-            if is_admission and decision.subject == pod.full_name:
+        for decision in reversed(self._plugins.decisions.about(pod.full_name)):
+            if decision.hook in ("nodeagent_admit_pod", "nodeagent_permit_pod"):
                 return decision.plugin
         return ""
 

@@ -241,6 +241,7 @@ class PodWorkers:
             self._queued[pod.uid] = desired
             return
         if rejection is not None:
+            plugin = self._need_admission().rejected_by(pod)
             _log.info(
                 "Failed to admit pod",
                 extra={
@@ -248,9 +249,11 @@ class PodWorkers:
                     "podUID": pod.uid,
                     "reason": rejection.reason,
                     "detail": rejection.message,
+                    "plugin": plugin,
                 },
             )
-            components.recorder.record(pod.reference(), EventType.WARNING, rejection.reason, rejection.message)
+            note = f"{rejection.message} (plugin {plugin})" if plugin else rejection.message
+            components.recorder.record(pod.reference(), EventType.WARNING, rejection.reason, note)
             count_rejection(rejection.reason)
             self._rejected[pod.uid] = pod
             message = f"Pod was rejected: {rejection.message}"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from nodeagent.base.logging.lines import json_line, text_line
+from nodeagent.base.logging.origin import PLUGIN
 from nodeagent.base.logging.settings import (
     BETA_GATE,
     ByteStream,
@@ -49,6 +50,8 @@ class LineHandler(logging.Handler):
         return sum(writer.dropped for writer in {self._errors, self._info})
 
     def emit(self, record: logging.LogRecord) -> None:
+        if (plugin := PLUGIN.get()) and "plugin" not in record.__dict__:
+            record.__dict__["plugin"] = plugin
         try:
             line = self._line(record)
         except Exception:

@@ -92,6 +92,7 @@ class EvictionManager:
         self.read_memory = dict
         self._failing: set[str] = set()
         self._killed: set[str] = set()
+        self._vetoed: frozenset[str] = frozenset()
         self._created_selector: CandidateSelector | None = None
 
     @property
@@ -286,15 +287,20 @@ class EvictionManager:
 
     async def _relieve(self, threshold: Threshold, due: Sequence[Threshold], measure: Measure) -> list[str]:
         resource = resource_of(threshold.signal)
-        _log.info(
-            "Eviction manager: attempting to reclaim", extra={"resourceName": resource, "threshold": str(threshold)}
+        vetoed, self._vetoed = self._vetoed, frozenset()
+        level = logging.DEBUG if vetoed else logging.INFO  # A persistent veto is reported once.
+        _log.log(
+            level,
+            "Eviction manager: attempting to reclaim",
+            extra={"resourceName": resource, "threshold": str(threshold)},
         )
-        self._context.recorder.record(
-            self._context.node_reference(),
-            EventType.WARNING,
-            "EvictionThresholdMet",
-            f"Attempting to reclaim {resource}",
-        )
+        if not vetoed:
+            self._context.recorder.record(
+                self._context.node_reference(),
+                EventType.WARNING,
+                "EvictionThresholdMet",
+                f"Attempting to reclaim {resource}",
+            )
         if about_disk(threshold.signal) and await self._reclaim_disk(threshold.signal, measure.layout):
             remeasured = await self._measure()
             if remeasured is None:
@@ -306,7 +312,7 @@ class EvictionManager:
                 )
                 return []
             measure = remeasured
-        _log.info("Eviction manager: must evict pod(s) to reclaim", extra={"resourceName": resource})
+        _log.log(level, "Eviction manager: must evict pod(s) to reclaim", extra={"resourceName": resource})
         for _ in range(_MEASUREMENTS):
             active = self._active()
             if about_disk(threshold.signal):
@@ -318,12 +324,14 @@ class EvictionManager:
                 break
         ranked = await self._selector.ranked(threshold.signal, measure, hard=threshold.hard)
         names = [candidate.pod.full_name for candidate in ranked]
-        _log.info("Eviction manager: pods ranked for eviction", extra={"pods": names})
+        _log.log(level, "Eviction manager: pods ranked for eviction", extra={"pods": names})
         for candidate in ranked:
             if not await self._is_vetoed(candidate.pod, threshold.signal):
                 self._evict_for(threshold, candidate, measure)
                 return [candidate.pod.uid]
-        _log.info("Eviction manager: unable to evict any pods from the node", extra={"resourceName": resource})
+        self._vetoed = frozenset(candidate.pod.uid for candidate in ranked)
+        if self._vetoed != vetoed or not ranked:
+            _log.info("Eviction manager: unable to evict any pods from the node", extra={"resourceName": resource})
         return []
 
     def _active(self) -> frozenset[str]:
@@ -348,13 +356,8 @@ class EvictionManager:
         return bool(results)
 
     async def _is_vetoed(self, pod: Pod, signal: str) -> bool:
-        veto = await self._selector.veto(pod, signal)
-        if veto is not None:
-            _log.info(
-                "Eviction manager: plugin vetoed pod eviction",
-                extra={"pod": pod.full_name, "plugin": veto.plugin, "reason": veto.value.message},
-            )
-        return veto is not None
+        """Return whether a plugin vetoes the eviction; the plugin manager reports each change."""
+        return await self._selector.veto(pod, signal) is not None
 
     def _evict_for(self, threshold: Threshold, candidate: EvictionCandidate, measure: Measure) -> None:
         observed = measure.signals.get(threshold.signal)

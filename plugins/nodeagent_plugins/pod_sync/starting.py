@@ -155,7 +155,12 @@ class ContainerStarter:
             raise ContainerError(str(error), reason=CONFIG_ERROR) from error
         try:
             config = await self._hook_caller.call_chain(
-                "nodeagent_mutate_container", "settings", config, pod=pod, container=container
+                "nodeagent_mutate_container",
+                "settings",
+                config,
+                changes=f"configuration of container {container.name}",
+                pod=pod,
+                container=container,
             )
         except NodeAgentError as error:
             raise ContainerError(str(error), reason="PreCreateHookError") from error

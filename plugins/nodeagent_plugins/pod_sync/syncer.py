@@ -393,7 +393,7 @@ class BundledPodSyncer:
             user_namespace=await self._user_namespaces.of(pod),
         )
         changed: SandboxConfig = await self._hook_caller.call_chain(
-            "nodeagent_mutate_sandbox", "sandbox", config, pod=pod
+            "nodeagent_mutate_sandbox", "sandbox", config, changes="configuration of the sandbox", pod=pod
         )
         return changed
 
