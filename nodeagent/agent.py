@@ -13,6 +13,7 @@ from nodeagent.allocation.decision import ResizeRules
 from nodeagent.allocation.manager import AllocationManager
 from nodeagent.base.aio import Backoff, Clock, SystemClock, TaskOwner
 from nodeagent.base.gates import FeatureGates
+from nodeagent.base.release import Release
 from nodeagent.components import (
     provide_access,
     provide_components,
@@ -68,6 +69,8 @@ if TYPE_CHECKING:
     from nodeagent.config.load import Loaded
 
 _log = logging.getLogger(__name__)
+_CHECKS_LOOPS = Release(1, 32)
+"""Release since which background loops are health checks."""
 
 FLUSH_SECONDS = 5.0
 STOP_SECONDS = 10.0
@@ -189,6 +192,7 @@ class Agent:
         self._sources = provide_sources(context, plugins)
         self._pods.expect(source.name for source in self._sources)
         self._loops = PluginLoops(provide_loops(context, plugins), clock)
+        self._loop_checks = self._loops.health_checks() if context.release.release >= _CHECKS_LOOPS else {}
         self._report = PluginReport(plugins, clock)
         overview = Overview(context, self._node, self._explainer.lines, self._loop_lines)
         queries = [
@@ -201,7 +205,7 @@ class Agent:
         self.context = context.stage(ServerContext, queries={query.name: query for query in queries})
         self._server = AgentServer(
             context,
-            {"syncloop": lambda: self._pleg.health.problem},
+            {"syncloop": lambda: self._pleg.health.problem, **self._loop_checks},
             partial(provide_access, self.context, plugins),
             partial(provide_routes, self.context, plugins),
             partial(plugins.is_implemented, "nodeagent_provide_routes", third_party=True),
@@ -387,7 +391,7 @@ class Agent:
         return [f"PLEG is not healthy: {problem}"] if problem else []
 
     def _checks(self) -> dict[str, Callable[[], str]]:
-        return {"ping": lambda: "", "pleg": lambda: self._pleg.health.problem}
+        return {"ping": lambda: "", "pleg": lambda: self._pleg.health.problem, **self._loop_checks}
 
     def _loop_lines(self) -> list[LoopLine]:
         """Return the health of each loop."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from nodeagent.base.aio import Backoff, Clock
-from nodeagent.contracts.background import BackgroundLoop
+from nodeagent.contracts.background import BackgroundLoop, CheckedLoop
 
 STOP_SECONDS = 10.0
 _log = logging.getLogger(__name__)
@@ -42,6 +43,19 @@ class PluginLoops:
     def problems(self) -> dict[str, str]:
         """Return the problem of each loop by its name, empty for a healthy one."""
         return dict.fromkeys(self._tasks, "") | self._problems
+
+    def health_checks(self) -> dict[str, Callable[[], str]]:
+        """Return the checks of the loops that have one; each returns an error message or an empty text."""
+
+        def check(name: str, failure: str) -> str:
+            problem = self._problems.get(name)
+            return f"{failure}: {problem}" if problem else ""
+
+        return {
+            loop.health_check: partial(check, _name(plugin, loop), loop.failure)
+            for plugin, loop in self._loops
+            if isinstance(loop, CheckedLoop)
+        }
 
     def start_loops(self, loops: Sequence[tuple[str, BackgroundLoop]]) -> None:
         """Run further loops."""

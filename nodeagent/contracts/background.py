@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 class BackgroundLoop(Protocol):
@@ -18,3 +18,13 @@ class BackgroundLoop(Protocol):
         :raises Exception: any error; the loop is restarted.
         """
         ...
+
+
+@runtime_checkable
+class CheckedLoop(BackgroundLoop, Protocol):
+    """A loop whose failure is that of a check of ``/healthz``."""
+
+    health_check: str
+    """Name of the check."""
+    failure: str
+    """Start of the error message while the loop does not run."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tests import device_plugin, dra_driver
-from tests.integration.containerd import Containerd
 from tests.integration.programs import NODE, ApiServer, NodeAgent, Program, simple_pod
 
 DEVICES = 8
@@ -15,6 +14,12 @@ WIDGET = "example.com/widget"
 _DRIVER = "gpu.example.com"
 _GROUP = "/apis/resource.k8s.io/v1"
 _IDS, _GPU = b"WIDGETS=", b"DEVICE_gpu_"
+
+
+class HasDirectory(Protocol):
+    """Runtime whose CDI specs are in ``cdi`` of its directory."""
+
+    directory: Path
 
 
 class Source(Program):
@@ -51,7 +56,7 @@ class Source(Program):
 class DevicePlugin(Source):
     """Device plugin."""
 
-    def __init__(self, directory: Path, agent: NodeAgent, runtime: Containerd) -> None:
+    def __init__(self, directory: Path, agent: NodeAgent, runtime: HasDirectory) -> None:
         super().__init__("plugin", directory)
         self.control, self._sockets = device_plugin.Control(directory / "p"), agent.root / "device-plugins"
         self.control.set_devices([{"id": f"w{number}"} for number in range(DEVICES)])
@@ -79,7 +84,7 @@ class ClaimDriver(Source):
 
     api_options = ("--compatibility-version=1.36",)
 
-    def __init__(self, directory: Path, agent: NodeAgent, runtime: Containerd) -> None:
+    def __init__(self, directory: Path, agent: NodeAgent, runtime: HasDirectory) -> None:
         super().__init__("driver", directory)
         self.control, self._agent, self._cdi = dra_driver.Control(directory / "d"), agent, runtime.directory / "cdi"
 

@@ -36,6 +36,10 @@ class RegistrationServer:
     """
 
     name = "device plugin registration"
+    health_check = "device-plugin"
+    failure = (
+        "device registration error: device plugin registration gRPC server failed and no device plugins can register"
+    )
 
     def __init__(self, directory: Path, endpoints: Endpoints, clock: Clock) -> None:
         self._directory, self._endpoints, self._clock = directory, endpoints, clock

@@ -222,6 +222,14 @@ def test_agent_killed_during_a_call_loses_no_claim(node: tuple[Node, Driver]) ->
     assert checkpoint(cluster) == []
 
 
+def test_health_lists_the_registration_of_device_plugins(node: tuple[Node, Driver]) -> None:
+    cluster, _ = node
+
+    status, text = cluster.agent.healthz()
+
+    assert (status, "[+]device-plugin ok" in text) == (200, True), text
+
+
 def resources_status(found: Any) -> Any:
     return found["status"]["containerStatuses"][0].get("allocatedResourcesStatus")
 
