@@ -194,7 +194,7 @@ class Agent:
         self._loops = PluginLoops(provide_loops(context, plugins), clock)
         self._loop_checks = self._loops.health_checks() if context.release.release >= _CHECKS_LOOPS else {}
         self._report = PluginReport(plugins, clock)
-        overview = Overview(context, self._node, self._explainer.lines, self._loop_lines)
+        overview = Overview(context, self._node, self._explainer.lines, self._loop_lines, self._report.costs)
         queries = [
             *self._explainer.local_queries(),
             *overview.local_queries(),

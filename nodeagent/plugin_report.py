@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from nodeagent.base.aio import Clock
+from nodeagent.contracts.diagnostics import PluginCostLine
 from nodeagent.contracts.local import LocalQuery, NoArguments
 from nodeagent.contracts.plugin_report import PLUGINS_QUERY, DecisionLine, HookLine, PluginLine, PluginsReport
 from nodeagent.pluginmanager import Decision, HookStats, PluginInfo, PluginManager
@@ -38,6 +39,17 @@ class PluginReport:
                 left = f"next attempt in {state.until - now:.0f} s"
                 problems[f"plugin {name}"] = f"quarantined after repeated failures, {left}: {state.last_error}"
         return problems
+
+    def costs(self) -> Sequence[PluginCostLine]:
+        """Return the cost of loading each plugin, largest in memory first."""
+        names = {info.plugin for info in self._plugins.plugins()}
+        costs = {name: self._plugins.load_costs.of(name) for name in sorted(names)}
+        lines = [
+            PluginCostLine(name, round(cost.cpu_seconds, 4), cost.resident_bytes)
+            for name, cost in costs.items()
+            if cost.cpu_seconds
+        ]
+        return sorted(lines, key=lambda line: -line.memory_bytes)
 
     def _plugin(self, info: PluginInfo) -> PluginLine:
         state, since, until, error = info.state, None, None, ""

@@ -41,6 +41,7 @@ _BAR, _NARROW_BAR = 10, 5
 _NAME, _NARROW_NAME = 40, 30
 _MIDDLE_COLUMNS = 32
 """Width of the columns between the name and the reason of a pod."""
+_LISTED_PLUGINS = 4
 _MIN_CAUSE = 40
 """With less space in the row than this, the cause is printed on a separate line."""
 
@@ -105,12 +106,23 @@ def render(overview: NodeOverview, width: int, height: int = 0) -> Text:
     ]
     if not problems:
         after.append(Text(f"{len(overview.loops)} loops healthy", "green"))
+    if overview.memory_bytes:
+        after.append(Text(_memory(overview), "dim"))
     room = max(1, height - len(before) - len(after) - 1) if height else 0
     lines = [*before, *_pods(overview, width, room), *after]
     for line in lines:
         if width:
             line.truncate(width, overflow="ellipsis")
     return Text("\n").join(lines[: height or len(lines)])
+
+
+def _memory(overview: NodeOverview) -> str:
+    """Return the memory of the agent, and the plugins that need most of it."""
+    largest = [
+        f"{line.name} {line.memory_bytes / 2**20:.1f} MiB {line.cpu_seconds:.2f} s"
+        for line in overview.plugin_costs[:_LISTED_PLUGINS]
+    ]
+    return f"agent {overview.memory_bytes / 2**20:.1f} MiB; loading of plugins: {', '.join(largest)}, …"
 
 
 def _devices(line: DeviceResourceLine) -> Text:

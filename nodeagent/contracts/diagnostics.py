@@ -180,6 +180,18 @@ class GaugeLine(WireStruct, frozen=True, omit_defaults=False):
     capacity: int
 
 
+class PluginCostLine(WireStruct, frozen=True, omit_defaults=False):
+    """Cost of loading a plugin: of its import and of its provider hooks.
+
+    A module that several plugins import is attributed to the first one.
+    """
+
+    name: str
+    cpu_seconds: float
+    memory_bytes: int
+    """Growth of the agent's resident memory."""
+
+
 class NodeOverview(WireStruct, frozen=True, omit_defaults=False):
     """Overview of the node."""
 
@@ -199,3 +211,7 @@ class NodeOverview(WireStruct, frozen=True, omit_defaults=False):
     devices: list[DeviceResourceLine] = msgspec.field(default_factory=list)
     release: str = ""
     """Kubernetes release that the node follows, with the reason for its selection."""
+    memory_bytes: int = 0
+    """Resident memory of the agent."""
+    plugin_costs: list[PluginCostLine] = msgspec.field(default_factory=list)
+    """Largest first."""

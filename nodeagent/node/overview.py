@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 
 from nodeagent import __version__
+from nodeagent.base.malloc import resident_bytes
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.diagnostics import (
     STATUS_QUERY,
@@ -14,6 +15,7 @@ from nodeagent.contracts.diagnostics import (
     GaugeLine,
     LoopLine,
     NodeOverview,
+    PluginCostLine,
     PodLine,
     PullLine,
 )
@@ -29,6 +31,7 @@ class Overview:
 
     :param pods: returns a line for each pod.
     :param loops: returns a line for each loop of the agent.
+    :param plugin_costs: returns the cost of loading each plugin.
     """
 
     def __init__(
@@ -37,8 +40,10 @@ class Overview:
         node: NodeManager,
         pods: Callable[[], Sequence[PodLine]],
         loops: Callable[[], Sequence[LoopLine]],
+        plugin_costs: Callable[[], Sequence[PluginCostLine]],
     ) -> None:
         self._context, self._node, self._pods, self._loops = context, node, pods, loops
+        self._plugin_costs = plugin_costs
         self._started_at = context.clock.wall()
 
     def local_queries(self) -> Sequence[LocalQuery]:
@@ -98,6 +103,8 @@ class Overview:
                 for resource in context.devices.resources()
             ],
             release=str(context.release),
+            memory_bytes=resident_bytes(),
+            plugin_costs=list(self._plugin_costs()),
         )
 
 

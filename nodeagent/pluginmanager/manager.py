@@ -33,6 +33,7 @@ from nodeagent.pluginmanager.decisions import DecisionLog
 from nodeagent.pluginmanager.discovery import GROUP, distribution_of, entry_points_by_name
 from nodeagent.pluginmanager.hook_calls import HookCalls, InFlightCall
 from nodeagent.pluginmanager.hook_stats import HookStats
+from nodeagent.pluginmanager.load_cost import LoadCosts
 from nodeagent.pluginmanager.quarantine import Quarantine, QuarantinePolicy
 from nodeagent.pluginmanager.records import Decision, PluginInfo, Withdrawn
 from nodeagent.pluginmanager.source_location import directory_of, error_location
@@ -68,6 +69,7 @@ class PluginManager:
         self.decisions = DecisionLog()
         self.on_decision: Callable[[Decision, Pod], None] = lambda decision, pod: None
         """Called when the decision of a third-party plugin about a pod changes."""
+        self.load_costs = LoadCosts()
 
     # --- loading ------------------------------------------------------------------------------------------
 
@@ -97,7 +99,8 @@ class PluginManager:
 
     def _load(self, entry: importlib.metadata.EntryPoint, name: str, version: str, origin: str) -> None:
         try:
-            plugin = entry.load()
+            with self.load_costs.measured(name):
+                plugin = entry.load()
         except (Exception, SystemExit) as error:  # third-party modules may raise anything
             raise PluginError(name, f"failed to import {entry.value}: {error!r}") from error
         self.register(plugin, name=name, version=version, origin=origin)
@@ -345,7 +348,8 @@ class PluginManager:
             arguments = {**arguments, "context": self.narrow(name.partition(".")[0], context)}
         arguments = narrow_context(hook, arguments)
         try:
-            result = implementation.function(*(arguments[argument] for argument in implementation.argnames))
+            with self.load_costs.measured(name.partition(".")[0]):
+                result = implementation.function(*(arguments[argument] for argument in implementation.argnames))
         except ComponentUnavailable as error:
             raise PluginError(name, f"{error}{error_location(error)}") from error
         except NodeAgentError:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import mmap
 
 import pytest
 
@@ -66,6 +67,26 @@ async def test_plugin_in_quarantine_is_reported_with_its_end():
     assert report.plugins[0].state == "quarantined"
     assert report.plugins[0].until is not None
     assert "boom" in reporter.problems()["plugin policy"]
+
+
+def test_cost_of_provider_hooks_is_reported_by_plugin():
+    class Provider:
+        @hookimpl
+        def nodeagent_provide_routes(self):
+            self.kept = mmap.mmap(-1, 8 << 20)
+            self.kept.write(b"x" * len(self.kept))
+            return ()
+
+    manager = PluginManager()
+    manager.register(Provider(), name="small")
+    manager.register(Provider(), name="large.routes")
+    assert PluginReport(manager, FakeClock()).costs() == []
+
+    manager.provide_all("nodeagent_provide_routes", context=None)
+
+    costs = PluginReport(manager, FakeClock()).costs()
+    assert {line.name for line in costs} == {"small", "large"}
+    assert all(line.memory_bytes >= 7 << 20 for line in costs)
 
 
 @pytest.fixture

@@ -12,7 +12,16 @@ from rich.console import Console
 
 from nodeagent.cli import local, status
 from nodeagent.cli.main import main
-from nodeagent.contracts.diagnostics import ConditionLine, GaugeLine, LoopLine, NodeOverview, PodLine, PullLine, Stage
+from nodeagent.contracts.diagnostics import (
+    ConditionLine,
+    GaugeLine,
+    LoopLine,
+    NodeOverview,
+    PluginCostLine,
+    PodLine,
+    PullLine,
+    Stage,
+)
 
 AT = datetime(2024, 1, 1, 3, 0, tzinfo=UTC)
 
@@ -67,6 +76,16 @@ def agent(monkeypatch):
 
 def rendered(overview: NodeOverview, width: int = 0, height: int = 0) -> list[str]:
     return status.render(overview, width, height).plain.split("\n")
+
+
+def test_memory_of_the_agent_and_of_its_largest_plugins_is_shown():
+    costs = [PluginCostLine(f"p{number}", 0.25, memory_bytes=(9 - number) << 20) for number in range(6)]
+
+    lines = rendered(msgspec.structs.replace(HEALTHY, memory_bytes=66 << 20, plugin_costs=costs))
+
+    assert lines[-1].startswith("agent 66.0 MiB; loading of plugins: p0 9.0 MiB 0.25 s, p1 8.0 MiB 0.25 s, ")
+    assert "p5" not in lines[-1]
+    assert not any("loading of plugins" in line for line in rendered(HEALTHY))
 
 
 def test_piped_output_is_plain_text(agent, capsys):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodeagent.contracts.diagnostics import LoopLine
+from nodeagent.contracts.diagnostics import LoopLine, PluginCostLine
 from nodeagent.contracts.images import PullInProgress
 from nodeagent.contracts.local import NoArguments
 from nodeagent.contracts.stats import CpuStats, FilesystemStats, MemoryStats, NodeUsage
@@ -43,7 +43,9 @@ async def test_overview_omits_unavailable_parts(clock, tmp_path):
         raise RuntimeUnavailable("no answer")
 
     context.stats.node = away
-    overview = Overview(context, NodeManager(context, PluginManager()), list, lambda: [LoopLine(name="pleg")])
+    cost = PluginCostLine("policy", 0.1, 1 << 20)
+    node = NodeManager(context, PluginManager())
+    overview = Overview(context, node, list, lambda: [LoopLine(name="pleg")], lambda: [cost])
     await clock.advance(7)
 
     found = await overview.overview(NoArguments())
@@ -51,3 +53,4 @@ async def test_overview_omits_unavailable_parts(clock, tmp_path):
     assert (found.node, found.ready, found.gauges, found.runtime) == ("node-1", False, [], "")
     assert [(pull.image, pull.seconds, pull.pods) for pull in found.pulls] == [("i", 7.0, ["default/web"])]
     assert (found.at - found.started_at).total_seconds() == 7
+    assert (found.plugin_costs, found.memory_bytes > 1 << 20) == ([cost], True)
