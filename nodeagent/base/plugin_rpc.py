@@ -122,6 +122,8 @@ class Connection:
             failure = RpcError("Internal", "invalid response", local=True)
         except grpc.aio.AioRpcError as error:
             failure = _translate(error)
+        except asyncio.CancelledError:
+            failure = _closed()
         finally:
             call.cancel()
         if failure is not None:
@@ -149,6 +151,8 @@ class Connection:
             failure = RpcError("Internal", "invalid response", local=True)
         except grpc.aio.AioRpcError as error:
             failure = _translate(error)
+        except asyncio.CancelledError:
+            failure = _closed()
         raise failure  # Outside of the handler, whose traceback would keep the channel alive.
 
 
@@ -178,6 +182,17 @@ def is_socket(path: str) -> bool:
         return stat.S_ISSOCK(os.lstat(path).st_mode)
     except OSError:
         return False
+
+
+def _closed() -> RpcError:
+    """Return the error for a call that gRPC has cancelled, because another task has closed the connection.
+
+    :raises CancelledError: the current task was cancelled.
+    """
+    task = asyncio.current_task()
+    if task is None or task.cancelling():
+        raise  # noqa: PLE0704  called in a handler
+    return RpcError("Unavailable", "connection closed")
 
 
 def _translate(error: grpc.aio.AioRpcError) -> RpcError:

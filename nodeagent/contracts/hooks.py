@@ -117,7 +117,7 @@ class PluginHost(Protocol):
         ...
 
     def record_recovery(self, plugin: str) -> None:
-        """Record that the condition of earlier failures is over; does not end a quarantine.
+        """Record that the condition of earlier failures is over; a quarantined plugin is called again immediately.
 
         :param plugin: name of the plugin.
         """

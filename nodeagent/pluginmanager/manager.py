@@ -282,10 +282,10 @@ class PluginManager:
             self._failed(info, PluginError(plugin, error))
 
     def record_recovery(self, plugin: str) -> None:
-        """Record that the condition of failures outside of a hook's result is over; does not end a quarantine."""
+        """Record that the condition of earlier failures is over; a quarantined plugin is called again immediately."""
         quarantine = self._quarantines.get(plugin)
         if quarantine is not None:
-            quarantine.recovered()
+            quarantine.recovered(time.monotonic())
 
     def deadline_of(self, hook: str) -> float:
         """Return the time limit in seconds of each call of an async hook."""

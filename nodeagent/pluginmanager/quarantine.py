@@ -70,10 +70,12 @@ class Quarantine:
         self._retry = min(2 * self._retry, self._policy.max_retry_seconds)
         return True
 
-    def recovered(self) -> None:
-        """Record that the condition of earlier failures is over, without a successful call."""
+    def recovered(self, now: float) -> None:
+        """Record that the condition of earlier failures is over: a quarantine becomes a trial."""
         if self.until is None:
             self.failing_since = None
+        else:
+            self.until = min(self.until, now)
 
     def succeeded(self, now: float) -> bool:
         """Record a successful call; return whether it ends a quarantine."""

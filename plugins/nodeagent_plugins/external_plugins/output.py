@@ -10,6 +10,7 @@ from nodeagent.base.aio import Clock, TokenBucket
 
 _MAX_LINE_BYTES = 4096
 _CHUNK = 16384
+_CHUNKS_PER_SECOND = 128
 _BURST_SECONDS = 10
 
 _log = logging.getLogger(__name__)
@@ -24,14 +25,15 @@ class OutputLog:
     def __init__(
         self, plugin: str, lines_per_second: float, clock: Clock, emit: Callable[[str], None] | None = None
     ) -> None:
-        self._plugin, self._emit = plugin, emit or self._log
+        self._plugin, self._emit, self._clock = plugin, emit or self._log, clock
         self._bucket = TokenBucket(lines_per_second, int(lines_per_second * _BURST_SECONDS), clock)
         self._dropped = 0
 
     async def copy(self, reader: asyncio.StreamReader) -> None:
         """Log the lines of *reader* until its end."""
-        rest = b""
+        rest, chunks = b"", TokenBucket(_CHUNKS_PER_SECOND, _CHUNKS_PER_SECOND, self._clock)
         while chunk := await reader.read(_CHUNK):
+            await chunks.take()  # A plugin that writes more is blocked, so that it does not use the agent's CPU time.
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
                 self.write(line)

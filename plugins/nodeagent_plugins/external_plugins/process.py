@@ -11,7 +11,7 @@ import pwd
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +25,9 @@ SOCKET_NAME = "plugin.sock"
 NAME_VARIABLE = "NODEAGENT_PLUGIN_NAME"
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 _STOP_SECONDS = 2.0
+_KILL_SECONDS = 5.0
 _DRAIN_SECONDS = 0.5
+"""Time to read the output of a process that has exited while its children keep the pipe open."""
 _FIRST_ID, _IDS = 60600, 400
 """User IDs for plugins without a configured user; systemd and Debian do not allocate them."""
 
@@ -69,7 +71,7 @@ class Process:
             self._popen.send_signal(signal.SIGTERM)
             await wait_for(self.exited, clock, _STOP_SECONDS)
         self.kill()
-        await self.exited.wait()
+        await wait_for(self.exited, clock, _KILL_SECONDS)  # A process that is blocked in the kernel does not exit.
 
     def kill(self) -> None:
         """Send SIGKILL to the process group; until the process is reaped, its ID cannot be reused."""
@@ -133,32 +135,26 @@ class Executable:
 
     @contextlib.asynccontextmanager
     async def _started(self, files: Sequence[Path]) -> AsyncIterator[Process]:
-        popen = self._spawn(files)
-        process = Process(popen)
-        loop = asyncio.get_running_loop()
-        descriptor = os.pidfd_open(popen.pid)
+        async with contextlib.AsyncExitStack() as cleanup:
+            popen = self._spawn(files)
+            process = Process(popen)
+            cleanup.callback(popen.poll)
+            cleanup.enter_context(_watch(popen.pid, process.exited))
+            output = asyncio.create_task(self._copy_output(popen), name=f"output of plugin {self._plugin.name}")
+            cleanup.push_async_callback(_finish, output)
+            cleanup.push_async_callback(process.stop, self._clock)
+            yield process
 
-        def process_exited() -> None:
-            loop.remove_reader(descriptor)
-            process.exited.set()
-
-        loop.add_reader(descriptor, process_exited)
+    async def _copy_output(self, popen: subprocess.Popen[bytes]) -> None:
         assert popen.stdout is not None, "the output is a pipe"
         reader = asyncio.StreamReader()
+        loop = asyncio.get_running_loop()
         transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), popen.stdout)
         log = OutputLog(self._plugin.name, self._plugin.log_lines_per_second, self._clock, self._emit)
-        output = asyncio.create_task(log.copy(reader), name=f"output of plugin {self._plugin.name}")
         try:
-            yield process
+            await log.copy(reader)
         finally:
-            await process.stop(self._clock)
-            await asyncio.wait((output,), timeout=_DRAIN_SECONDS)  # Its children may keep the pipe open.
-            output.cancel()
-            await asyncio.gather(output, return_exceptions=True)
             transport.close()
-            loop.remove_reader(descriptor)
-            os.close(descriptor)
-            popen.wait()
 
     def _spawn(self, files: Sequence[Path]) -> subprocess.Popen[bytes]:
         """Start the launcher. In the thread of the event loop: a child ends with the thread that has started it."""
@@ -191,14 +187,46 @@ class Executable:
             raise StartError(f"failed to start {self._plugin.command[0]}: {error.strerror}") from error
 
 
+@contextlib.contextmanager
+def _watch(pid: int, exited: asyncio.Event) -> Iterator[None]:
+    """Set *exited* when the process exits."""
+    loop = asyncio.get_running_loop()
+    descriptor = os.pidfd_open(pid)
+
+    def process_exited() -> None:
+        loop.remove_reader(descriptor)
+        exited.set()
+
+    loop.add_reader(descriptor, process_exited)
+    try:
+        yield
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+
+
+async def _finish(output: asyncio.Task[None]) -> None:
+    await asyncio.wait((output,), timeout=_DRAIN_SECONDS)
+    output.cancel()
+    await asyncio.gather(output, return_exceptions=True)
+
+
 def prepare_directory(directory: Path, owner: Owner | None) -> None:
     """Create the directory of a plugin's socket, accessible only to its owner; remove an earlier socket. Blocking."""
-    directory.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+    _make_traversable(directory.parent)
     directory.mkdir(exist_ok=True, mode=0o700)
     if owner is not None:
         os.chown(directory, owner.uid, owner.gid, follow_symlinks=False)
     directory.chmod(0o700)
     (directory / SOCKET_NAME).unlink(missing_ok=True)
+
+
+def _make_traversable(directory: Path) -> None:
+    """Create *directory* and its parents so that other users can traverse them, regardless of the umask."""
+    if not directory.is_dir():
+        _make_traversable(directory.parent)
+        directory.mkdir(exist_ok=True)
+        directory.chmod(0o755)
 
 
 def owner_of(plugin: ExternalPlugin, names: Sequence[str]) -> Owner:

@@ -43,6 +43,10 @@ class NegotiationError(Exception):
     """The plugin cannot be used; the message contains the reason."""
 
 
+class NotListening(NegotiationError):
+    """The plugin does not accept connections."""
+
+
 class Session:
     """Calls of one plugin over its current connection.
 
@@ -135,13 +139,14 @@ class Session:
     async def opened(self, socket: str) -> AsyncIterator[Connection]:
         """Connect to *socket*, negotiate, and accept calls until the end of the block.
 
+        :raises NotListening: the plugin does not accept connections.
         :raises NegotiationError: the plugin did not respond within its start time, or is unsuitable.
         """
         seconds = self.plugin.start_seconds
         async with self._connect(socket, math.inf, max_message_bytes=_MAX_MESSAGE_BYTES) as connection:
             try:
                 async with asyncio.timeout(seconds):
-                    await connection.wait_ready(seconds)
+                    await _wait_ready(connection, seconds)
                     await self._negotiate(connection)
             except RpcError as error:
                 raise NegotiationError(f"failed to register: {error.code}: {error.details}") from error
@@ -229,3 +234,10 @@ class Session:
         failure = PluginError(name, f"{hook} failed: {error.code}: {error.details}")
         failure.transient = error.code in _TRANSIENT
         return failure
+
+
+async def _wait_ready(connection: Connection, seconds: float) -> None:
+    try:
+        await connection.wait_ready(seconds)
+    except RpcError as error:
+        raise NotListening(f"failed to connect: {error.details}") from error

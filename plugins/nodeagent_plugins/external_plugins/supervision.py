@@ -12,7 +12,7 @@ from nodeagent.base.metrics import Counter, Gauge
 from nodeagent.base.plugin_rpc import is_socket
 from nodeagent.errors import NodeAgentError
 from nodeagent_plugins.external_plugins.process import Executable, Process, StartError
-from nodeagent_plugins.external_plugins.session import NegotiationError, Session
+from nodeagent_plugins.external_plugins.session import NegotiationError, NotListening, Session
 
 _POLL_SECONDS = 0.05
 _RECONNECT_SECONDS, _MAX_RECONNECT_SECONDS = 0.5, 10.0
@@ -128,13 +128,17 @@ async def _until_failed(session: Session, socket: Path, process: Process, clock:
 
 
 async def _use_when_served(session: Session, socket: Path, clock: Clock) -> str:
+    """Use the socket once the process accepts connections, within its start time."""
     seconds = session.plugin.start_seconds
     due = clock.now() + seconds
-    while not await asyncio.to_thread(is_socket, str(socket)):
-        if clock.now() >= due:
-            return f"did not serve its socket within {seconds:g} s"
+    while clock.now() < due:
+        if await asyncio.to_thread(is_socket, str(socket)):
+            try:
+                return await _use(session, socket)
+            except NotListening:  # The socket exists before the plugin listens on it.
+                pass
         await clock.sleep(_POLL_SECONDS)
-    return await _use(session, socket)
+    return f"did not serve its socket within {seconds:g} s"
 
 
 async def _use(session: Session, socket: Path) -> str:

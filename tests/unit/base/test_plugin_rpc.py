@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import shutil
 import tempfile
 from pathlib import Path
@@ -13,7 +14,9 @@ import pytest
 import pytest_asyncio
 
 from nodeagent.base.plugin_rpc import MAX_MESSAGE_BYTES, RpcError, connect, is_socket, methods_of
+from nodeagent.base.pluginproto import plugin_v1_pb2
 from nodeagent.base.pluginproto import registration_pb2 as registration
+from nodeagent.base.rpc_server import serve
 
 GET_INFO = methods_of(registration.DESCRIPTOR.services_by_name["Registration"])["GetInfo"]
 
@@ -154,3 +157,32 @@ async def test_plugin_that_disconnects_is_unavailable(socket):
     finally:
         server.close()
         await server.wait_closed()
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_call_fails_if_another_task_closes_the_connection(socket, streams):
+    service = plugin_v1_pb2.DESCRIPTOR.services_by_name["PodSource" if streams else "Admission"]
+    called = asyncio.Event()
+
+    async def hang(_request):
+        called.set()
+        await asyncio.Event().wait()
+
+    async def hang_stream(_request):
+        called.set()
+        await asyncio.Event().wait()
+        yield None
+
+    async def call(connection):
+        (method,) = methods_of(service).values()
+        if not streams:
+            return await connection.call(method, plugin_v1_pb2.AdmitPodRequest())
+        return [each async for each in connection.stream(method, plugin_v1_pb2.WatchPodsRequest())]
+
+    handler = {"WatchPods": hang_stream} if streams else {"AdmitPod": hang}
+    async with serve(socket, {service: handler}):
+        async with connect(str(socket), math.inf) as connection:
+            task = asyncio.create_task(call(connection))
+            await called.wait()
+        with pytest.raises(RpcError, match="Unavailable desc = connection closed"):
+            await task

@@ -85,14 +85,17 @@ def test_one_call_is_attempted_after_the_quarantine():
     assert state.allows(6)
 
 
-def test_recovery_outside_of_calls_does_not_end_a_quarantine():
-    quarantine = Quarantine(QuarantinePolicy(failures=2))
+def test_recovery_outside_of_calls_turns_a_quarantine_into_a_trial():
+    quarantine = Quarantine(QuarantinePolicy(failures=2, retry_seconds=30))
     quarantine.failed(0, "exited")
-    quarantine.recovered()
+    quarantine.recovered(0)
     assert quarantine.failing_since is None
-
     quarantine.failed(1, "exited")
-    quarantine.recovered()
-
-    assert quarantine.failing_since == 1
     assert not quarantine.allows(2)
+
+    quarantine.recovered(2)
+    assert quarantine.allows(2)
+    quarantine.attempt()
+
+    assert quarantine.failed(3, "exited")
+    assert not quarantine.allows(60)

@@ -45,3 +45,15 @@ async def test_long_line_is_split_or_truncated(clock: FakeClock, caplog, length:
     await copy(OutputLog("shelf", 100, clock), b"x" * length)
 
     assert max(len(each.line) for each in caplog.records) == 4096
+
+
+async def test_flood_is_read_at_a_limited_rate(clock: FakeClock) -> None:
+    lines: list[str] = []
+    task = asyncio.create_task(copy(OutputLog("shelf", 10, clock, lines.append), b"x" * 1023 * 16384))
+    await clock.advance(1)
+    assert not task.done()
+
+    for _ in range(10):
+        await clock.advance(1)
+
+    assert task.done()

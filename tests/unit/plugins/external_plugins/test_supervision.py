@@ -1,0 +1,98 @@
+"""Tests for the loop that keeps a plugin connected, and for the directory of its socket."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from nodeagent.base.aio import Backoff
+from nodeagent.errors import PluginDisconnected
+from nodeagent.testing import FakeClock
+from nodeagent_plugins.external_plugins.process import StartError, owner_of, prepare_directory
+from nodeagent_plugins.external_plugins.session import NegotiationError, Session
+from nodeagent_plugins.external_plugins.settings import ExternalPlugin
+from nodeagent_plugins.external_plugins.supervision import Supervisor, supervise_socket
+
+
+class Attempts:
+    """Results of the attempts to connect; the last one never ends."""
+
+    def __init__(self, clock: FakeClock, *results: str | Exception) -> None:
+        self._clock, self._results, self.at = clock, list(results), []
+
+    async def __call__(self) -> str:
+        self.at.append(self._clock.now())
+        if not self._results:
+            await asyncio.Event().wait()
+        result = self._results.pop(0)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+
+async def test_failed_plugin_is_started_again_with_a_back_off(
+    session: Session, clock: FakeClock, failures: list[str]
+) -> None:
+    attempts = Attempts(clock, "exited with code 1", StartError("no user"), NegotiationError("has the name 'x'"))
+    loop = Supervisor(session, attempts, Backoff(1, 60, jitter=0), clock)
+
+    task = asyncio.create_task(loop.run())
+    for _ in range(20):
+        await clock.advance(0.5)
+
+    start = attempts.at[0]
+    assert [at - start for at in attempts.at] == pytest.approx([0, 1, 3, 7], abs=0.5)
+    assert failures == ["exited with code 1", "no user", "has the name 'x'"]
+    assert session.is_starting
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_calls_fail_with_the_reason_during_the_back_off(session: Session, clock: FakeClock) -> None:
+    loop = Supervisor(session, Attempts(clock, "exited with code 1"), Backoff(10, 60), clock)
+    task = asyncio.create_task(loop.run())
+    await clock.advance(1)
+
+    with pytest.raises(PluginDisconnected, match="exited with code 1"):
+        await session.call("nodeagent_admit_pod", None, None, 5)  # type: ignore[arg-type]
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_missing_socket_is_the_reason(clock: FakeClock, tmp_path: Path, failures: list[str]) -> None:
+    settings = ExternalPlugin(name="shelf", capabilities=frozenset({"admission"}), socket=str(tmp_path / "s"))
+    session = Session(settings, "node-1", clock, on_failure=failures.append)
+    task = asyncio.create_task(supervise_socket(session, clock).run())
+    for _ in range(100):
+        await asyncio.sleep(0.002)  # The socket is inspected in a thread.
+        if failures:
+            break
+    task.cancel()
+    await asyncio.wait([task])
+
+    assert failures == [f"{tmp_path}/s is not a socket, or does not exist"]
+
+
+def test_directory_is_private_and_its_parents_can_be_traversed(tmp_path: Path) -> None:
+    mask = os.umask(0o077)
+    try:
+        prepare_directory(tmp_path / "a" / "b" / "shelf", None)
+    finally:
+        os.umask(mask)
+    (tmp_path / "a" / "b" / "shelf" / "plugin.sock").touch()
+
+    prepare_directory(tmp_path / "a" / "b" / "shelf", None)
+
+    modes = [path.stat().st_mode & 0o777 for path in (tmp_path / "a", tmp_path / "a" / "b", tmp_path / "a/b/shelf")]
+    assert modes == [0o755, 0o755, 0o700]
+    assert list((tmp_path / "a" / "b" / "shelf").iterdir()) == []
+
+
+def test_unknown_user_is_reported() -> None:
+    plugin = ExternalPlugin(name="shelf", capabilities=frozenset(), command=("/a",), user="nobody-has-this-name")
+
+    with pytest.raises(StartError, match="user 'nobody-has-this-name' does not exist"):
+        owner_of(plugin, ())
