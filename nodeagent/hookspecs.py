@@ -562,9 +562,10 @@ def nodeagent_provide_plugin_checks(plugins: PluginHost) -> Sequence[PluginCheck
 async def nodeagent_admit_pod(pod: Pod, active: Sequence[Pod]) -> Rejection | None:
     """Admit or reject *pod* before its worker starts, or its new resources when it is resized.
 
-    Called: once per pod UID, and for each decision on a resize, while *active* contains the pod with the resources that
-    it was granted; the first rejection is used. A rejected resize is deferred. A third-party plugin that does not
-    accept *active* is called before the others, for several pods concurrently; every other plugin for one pod at a
+    Called: once per pod UID, again after a restart of the agent for each pod that has not finished, and for each
+    decision on a resize, while *active* contains the pod with the resources that it was granted; the first rejection
+    is used. A rejection after a restart fails the pod. A rejected resize is deferred. A third-party plugin that does
+    not accept *active* is called before the others, for several pods concurrently; every other plugin for one pod at a
     time.
     On error: the pod is rejected with reason ``UnexpectedAdmissionError``. If the deadline is exceeded, the pod waits,
     and the plugin is called again after a delay.
@@ -622,7 +623,8 @@ async def nodeagent_pod_status_changed(pod: Pod, status: PodStatus) -> None:
 async def nodeagent_pod_terminated(pod: Pod) -> None:
     """Handle the termination of *pod*, after its resources have been released.
 
-    Called: once per pod UID; again after a restart of the agent.
+    Called: once per pod UID; again after a restart of the agent. For a pod that was deleted while the agent did not
+    run, *pod* has only name, namespace and UID.
     On error: logged.
 
     :param pod: the pod.
@@ -704,7 +706,9 @@ async def nodeagent_container_stopped(pod: Pod, container_name: str, container_i
 async def nodeagent_report_node() -> NodeReport | None:
     """Contribute capacity, allocatable, conditions or reasons for NotReady to the node status.
 
-    Called: at each computation of the status (spec: config.nodeStatusUpdateFrequency); every report is used.
+    Called: at each computation of the status (spec: config.nodeStatusUpdateFrequency); every report is used. Extended
+    resources in the report are enforced by the scheduler and at admission on the node, which rejects a pod that exceeds
+    ``allocatable``; ``nodeagent_provide_device_providers`` assigns devices.
     On error: logged; the node status omits the plugin's contribution.
 
     :returns: the plugin's contribution, or ``None``.

@@ -23,6 +23,7 @@ from nodeagent.config.fields import Field, all_fields
 from nodeagent.config.files import UnreadableFile, read_layer
 from nodeagent.config.flags import FlagParser, add_flags, field_flags, read_flags
 from nodeagent.config.gate_usage import all_ineffective_settings, ineffective_settings
+from nodeagent.config.host_checks import host_problems
 from nodeagent.config.load import Loaded, load, load_configuration, load_file, masked
 from nodeagent.config.release import last_release
 from nodeagent.contracts.configuration import wire_name
@@ -40,6 +41,9 @@ def add_parser(subparsers: Any) -> None:
     check.add_argument("--strict", action="store_true", help="report unknown fields and feature gates as errors")
     check.add_argument(
         "--compatibility-version", metavar="RELEASE", default="", help="release to validate for, such as 1.36"
+    )
+    check.add_argument(
+        "--other-host", action="store_true", help="do not check whether objects in the file exist on this host"
     )
     _add_output(check, "text", "json")
     check.set_defaults(handler=_guarded(_validate))
@@ -90,6 +94,8 @@ def _validate(arguments: argparse.Namespace) -> int:
         loaded = _load_file(arguments.file, arguments.compatibility_version)
         if arguments.strict and loaded.tolerated:
             raise ConfigError(loaded.tolerated)
+        if not arguments.other_host and (problems := host_problems(loaded.config, arguments.file)):
+            raise ConfigError(problems)
         warnings = [*loaded.warnings, *_idle(loaded)]
     if arguments.output == "json":
         print_json({"file": arguments.file, "kind": layer.kind, "problems": [], "warnings": list(warnings)})
