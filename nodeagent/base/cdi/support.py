@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from nodeagent.base.cdi.names import DEFAULT_DIRECTORIES
 
 _VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?")
-_FIRST = {"containerd": (1, 7, 2), "cri-o": (1, 28, 0)}
-"""First release that reads the field of a container; earlier ones ignore it."""
+_FIRST = {"containerd": (1, 7, 0), "cri-o": (1, 23, 0)}
+"""First release that applies CDI devices; earlier ones ignore them."""
+_FIRST_FIELD = {"containerd": (1, 7, 2), "cri-o": (1, 28, 0)}
+"""First release that reads the field of a container; before, they were in an annotation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,8 @@ class CdiSupport:
     """Reason why the runtime ignores CDI devices; empty if it applies them."""
     remedy: str = ""
     directories: Sequence[str] = DEFAULT_DIRECTORIES
+    reads_field: bool = True
+    """``False`` if the devices must be in an annotation of the container."""
 
 
 def cdi_support(name: str, version: str, info: Mapping[str, str]) -> CdiSupport:
@@ -30,8 +34,10 @@ def cdi_support(name: str, version: str, info: Mapping[str, str]) -> CdiSupport:
     :param info: the verbose status of the runtime.
     """
     directories, enabled = _settings(info)
-    first, found = _FIRST.get(name.lower()), _VERSION.match(version)
-    if first is not None and found is not None and tuple(int(part or 0) for part in found.groups()) < first:
+    match = _VERSION.match(version)
+    release = tuple(int(part or 0) for part in match.groups()) if match is not None else None
+    first = _FIRST.get(name.lower())
+    if first is not None and release is not None and release < first:
         needed = ".".join(map(str, first))
         return CdiSupport(
             f"{name} {version} does not support CDI devices", f"upgrade to {name} {needed} or later", directories
@@ -39,7 +45,8 @@ def cdi_support(name: str, version: str, info: Mapping[str, str]) -> CdiSupport:
     if enabled is False:
         remedy = 'set enable_cdi = true under [plugins."io.containerd.grpc.v1.cri"] and restart it'
         return CdiSupport(f"CDI is disabled in the configuration of {name} {version}", remedy, directories)
-    return CdiSupport(directories=directories)
+    reads_field = release is None or release >= _FIRST_FIELD.get(name.lower(), release)
+    return CdiSupport(directories=directories, reads_field=reads_field)
 
 
 def _settings(info: Mapping[str, str]) -> tuple[Sequence[str], bool | None]:

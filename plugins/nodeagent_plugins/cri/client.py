@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 
 from nodeagent.base.aio import Clock
-from nodeagent.base.cdi.support import cdi_support
+from nodeagent.base.cdi.names import ANNOTATION_PREFIX
+from nodeagent.base.cdi.support import CdiSupport, cdi_support
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.contracts.runtime import (
     LABEL_POD_UID,
@@ -34,6 +36,7 @@ from nodeagent_plugins.cri.listing import Listing
 
 API_VERSION = "0.1.0"
 """The API version that the client sends; runtimes ignore it."""
+_CDI_ANNOTATION = f"{ANNOTATION_PREFIX}nodeagent_devices"
 
 
 class CriRuntime:
@@ -126,14 +129,18 @@ class CriRuntime:
     # --- containers -------------------------------------------------------------------------------------------
 
     async def create_container(self, sandbox_id: str, config: ContainerConfig, sandbox: SandboxConfig) -> str:
+        attempt = f"create container {config.name} of {sandbox.namespace}/{sandbox.name}"
+        if config.cdi_devices:
+            support, names = await self._cdi_support(), config.cdi_devices
+            if support.problem:
+                raise RuntimeFailure(f"{attempt}: CDI devices {', '.join(names)}: {support.problem}")
+            if not support.reads_field:
+                config = replace(config, annotations={**config.annotations, _CDI_ANNOTATION: ",".join(names)})
         request = cri.CreateContainerRequest(
             pod_sandbox_id=sandbox_id,
             config=requests.container_config(config),
             sandbox_config=requests.sandbox_config(sandbox),
         )
-        attempt = f"create container {config.name} of {sandbox.namespace}/{sandbox.name}"
-        if config.cdi_devices and (problem := await self._cdi_problem()):
-            raise RuntimeFailure(f"{attempt}: CDI devices {', '.join(config.cdi_devices)}: {problem}")
         return str((await self.connection.finish("CreateContainer", request, attempt)).container_id)
 
     async def start_container(self, container_id: str) -> None:
@@ -265,10 +272,9 @@ class CriRuntime:
         except UnimplementedError as error:
             raise NotImplementedError(str(error)) from error
 
-    async def _cdi_problem(self) -> str:
-        """Return why the runtime would ignore the CDI devices of a container; empty if it applies them."""
+    async def _cdi_support(self) -> CdiSupport:
         version = await self.version()
-        return cdi_support(version.name, version.version, await self.info()).problem
+        return cdi_support(version.name, version.version, await self.info())
 
     async def _if_known(self, name: str, request: object, attempt: str, timeout_seconds: float = 0) -> None:
         """Send a call that stops or removes an object; an object unknown to the runtime counts as removed."""

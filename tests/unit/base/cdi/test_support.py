@@ -11,11 +11,13 @@ from nodeagent.base.cdi.support import cdi_support
     ("name", "version", "config", "problem"),
     [
         ("containerd", "1.6.20~ds1", "{}", "containerd 1.6.20~ds1 does not support CDI devices"),
-        ("containerd", "1.7.1", '{"enableCDI": true}', "containerd 1.7.1 does not support CDI devices"),
+        ("containerd", "1.7.1", '{"enableCDI": true}', ""),
+        ("containerd", "1.7.1", '{"enableCDI": false}', "CDI is disabled in the configuration of containerd 1.7.1"),
         ("containerd", "1.7.24", '{"enableCDI": false}', "CDI is disabled in the configuration of containerd 1.7.24"),
         ("containerd", "1.7.24", '{"enableCDI": true}', ""),
         ("containerd", "v2.0.5", "{}", ""),
-        ("cri-o", "1.27.3", "{}", "cri-o 1.27.3 does not support CDI devices"),
+        ("cri-o", "1.22.5", "{}", "cri-o 1.22.5 does not support CDI devices"),
+        ("cri-o", "1.27.3", "{}", ""),
         ("cri-o", "1.28.0", "not json", ""),
         ("nodeagent-embedded", "0.1.0", "[]", ""),
     ],
@@ -32,3 +34,18 @@ def test_directories_are_those_of_the_runtime() -> None:
 
     assert support.directories == ("/opt/cdi",)
     assert cdi_support("other", "1.0", {}).directories == ("/etc/cdi", "/var/run/cdi")
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "reads_field"),
+    [
+        ("containerd", "1.7.1", False),
+        ("containerd", "1.7.2", True),
+        ("cri-o", "1.27.3", False),
+        ("cri-o", "1.28.0", True),
+        ("other", "0.1", True),
+        ("containerd", "unknown", True),
+    ],
+)
+def test_older_runtimes_read_an_annotation(name: str, version: str, reads_field: bool) -> None:
+    assert cdi_support(name, version, {}).reads_field is reads_field

@@ -254,6 +254,20 @@ async def test_container_is_not_created_without_its_cdi_devices(connection, runt
         assert await runtime.create_container("s", config, SANDBOX) == "c"
 
 
+async def test_cdi_devices_are_in_an_annotation_for_an_older_runtime(connection, runtime):
+    connection.responses = {
+        "CreateContainer": cri.CreateContainerResponse(container_id="c"),
+        "Version": cri.VersionResponse(runtime_name="containerd", runtime_version="1.7.1"),
+        "Status": cri.StatusResponse(info={"config": json.dumps({"enableCDI": True})}),
+    }
+    names = ("example.com/gpu=x", "example.com/gpu=y")
+
+    await runtime.create_container("s", dataclasses.replace(CONTAINER, cdi_devices=names), SANDBOX)
+
+    (request,) = [request for name, request, _ in connection.calls if name == "CreateContainer"]
+    assert request.config.annotations["cdi.k8s.io/nodeagent_devices"] == "example.com/gpu=x,example.com/gpu=y"
+
+
 async def test_events_are_yielded_in_order(connection, runtime):
     responses = [cri.ContainerEventResponse(container_id="c1"), cri.ContainerEventResponse(container_id="c2")]
     connection.responses["GetContainerEvents"] = responses
