@@ -30,6 +30,7 @@ from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.contracts.context import ApiContext, ConfigContext, NodeContext, ServerContext
 from nodeagent.contracts.diagnostics import LoopLine
 from nodeagent.contracts.events import EventRecorder, EventType
+from nodeagent.contracts.pods import PodSource
 from nodeagent.event_journal import EventJournal
 from nodeagent.event_listeners import EventListeners
 from nodeagent.model.pod import Pod
@@ -277,13 +278,25 @@ class Agent:
         if self.context.gates.enabled("EventedPLEG"):
             self._start("evented pleg", self._evented.run(), may_end=True)
         for source in self._sources:
-            self._start(f"source {source.name}", source.run(partial(self._publish, source.name)))
+            self._start(f"source {source.name}", self._run_source(source))
         self._start("plugin loops", self._loops.run())
         self._start("housekeeping", self._housekeeping.run())
         if self._config.run_once:
             self._start("run once", self._run_once(), may_end=True)
         self._start("first sync", FirstSync(self._pods, self._clock, self._ready).run(), may_end=True)
         await self._pods.run()
+
+    async def _run_source(self, source: PodSource) -> None:
+        """Run a pod source, and restart it when it fails or returns; the pods that it has published stay desired."""
+        backoff = Backoff(1.0, 300.0)
+        while True:
+            try:
+                await source.run(partial(self._publish, source.name))
+            except Exception:
+                _log.exception("Failed to run pod source, restarting it", extra={"source": source.name})
+            else:
+                _log.warning("Pod source returned, restarting it", extra={"source": source.name})
+            await self._clock.sleep(backoff.next())
 
     async def _run_once(self) -> None:
         self.exit_code = await RunOnce(self._pods, self._clock).run()

@@ -25,6 +25,7 @@ from nodeagent.plugin_scopes import PluginScopes
 from nodeagent.pluginmanager import GROUP, PluginManager
 from nodeagent.pluginmanager.discovery import distribution_of, entry_points_by_name
 from nodeagent.pluginmanager.plugin_modules import import_again, package_of, restore_modules
+from nodeagent.pluginmanager.records import Withdrawn
 
 DISABLED = "disabled"
 _KINDS, _ROUTES = "nodeagent_provide_volume_kinds", "nodeagent_provide_routes"
@@ -79,12 +80,23 @@ class Components:
     """Provides the routes again; raises an exception and keeps the previous ones if that fails."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Disabled:
+    """The objects of a disabled plugin."""
+
+    withdrawn: Withdrawn
+    kinds: Sequence[VolumeKind]
+    loops: Sequence[BackgroundLoop]
+
+
 class PluginChanges:
     """Changes one plugin at a time."""
 
     def __init__(self, plugins: PluginManager, scopes: PluginScopes, components: Components) -> None:
         self._plugins, self._scopes, self._components = plugins, scopes, components
         self._lock = asyncio.Lock()
+        self._disabled: dict[str, _Disabled] = {}
+        """Disabled plugins without an entry point, which other plugins have registered."""
 
     def local_queries(self) -> Sequence[LocalQuery]:
         """Return the local queries."""
@@ -117,7 +129,7 @@ class PluginChanges:
         if self._plugins.is_listed_as_required(name):
             raise PluginError(name, "is required by requiredPlugins of --plugin-config")
         self._reject_fixed(name)
-        kinds = self._plugins.provided(name, _KINDS)
+        kinds, loops = self._plugins.provided(name, _KINDS), self._plugins.provided(name, _LOOPS)
         had_routes = bool(self._plugins.provided(name, _ROUTES))
         self._replace_kinds(name, kinds, ())
         withdrawn = self._plugins.withdraw(name, DISABLED)
@@ -128,17 +140,29 @@ class PluginChanges:
                 self._plugins.restore(name, withdrawn)
                 self._replace_kinds(name, (), kinds)
                 raise
+        if not _is_installed(name):
+            self._disabled[name] = _Disabled(withdrawn, kinds, loops)
         await self._close(name)
 
     async def _enable(self, name: str) -> None:
         info = self._plugins.info(name)
         if info is not None and info.state == "loaded":
             raise PluginError(name, "is enabled already")
-        await self._replace(name)
+        if name not in self._disabled:
+            await self._replace(name)
+            return
+        disabled = self._disabled.pop(name)
+        self._plugins.restore(name, disabled.withdrawn)
+        self._replace_kinds(name, (), disabled.kinds)
+        self._components.loops.start_loops([(name, loop) for loop in disabled.loops])
 
     async def _reload(self, name: str) -> None:
         if self._info(name).state != "loaded":
             raise PluginError(name, f"is {self._info(name).state}; enable it instead")
+        if not _is_installed(name) and (loops := self._plugins.provided(name, _LOOPS)):
+            await self._components.loops.stop_loops(name)
+            self._components.loops.start_loops([(name, loop) for loop in loops])
+            return
         self._reject_fixed(name)
         await self._replace(name)
 
@@ -254,6 +278,11 @@ class PluginChanges:
             volumes.replace_kinds(removed, added)
         except NodeAgentError as error:
             raise PluginError(name, str(error)) from error
+
+
+def _is_installed(name: str) -> bool:
+    """Return whether the plugin has an entry point; otherwise another plugin has registered it."""
+    return name in entry_points_by_name(importlib.metadata.entry_points(group=GROUP))
 
 
 def _is_changeable(hook: str) -> bool:

@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 
+from nodeagent import hookimpl
 from nodeagent.contracts.plugin_report import PluginAction, PluginChangeRequest
+from nodeagent.contracts.pods import Rejection
 from nodeagent.errors import PluginError, VolumeError
+from nodeagent.model.pod import Pod
 from nodeagent.plugin_changes import Components, PluginChanges
 from nodeagent.plugin_scopes import PluginScopes
 from nodeagent.pluginmanager import PluginManager
@@ -247,3 +250,40 @@ async def test_required_plugin_is_not_disabled(live):
 async def test_change_without_effect_is_an_error(live, action, text):
     with pytest.raises(PluginError, match=text):
         await live.change(action, "shelf" if action == "enable" else "other")
+
+
+class Registered:
+    """Plugin that another one has registered, such as an out-of-process plugin."""
+
+    def __init__(self, loop: object) -> None:
+        self.loop = loop
+
+    @hookimpl
+    def nodeagent_provide_background_loops(self) -> list[object]:
+        return [self.loop]
+
+    @hookimpl
+    async def nodeagent_admit_pod(self, pod: Pod) -> Rejection:
+        return Rejection("Registered", "no")
+
+
+async def test_plugin_without_entry_point_is_disabled_restarted_and_enabled(live: Live) -> None:
+    loop = SimpleNamespace(name="connection")
+    live.plugins.register(Registered(loop), name="external", origin="/opt/external")
+    provided = live.plugins.provide_all(
+        "nodeagent_provide_background_loops", context=live.context, plugins=live.plugins
+    )
+    live.loops.start_loops([(each.plugin, found) for each in provided for found in each.value])
+
+    await live.change(PluginAction.RELOAD, "external")
+    assert live.loops.running == [("external", loop)]
+
+    await live.change(PluginAction.DISABLE, "external")
+    assert live.loops.running == []
+    rejection = await admit(live.plugins, make_pod())
+    assert rejection is not None and rejection.reason == "First"
+
+    await live.change(PluginAction.ENABLE, "external")
+    assert live.loops.running == [("external", loop)]
+    info = live.plugins.info("external")
+    assert info is not None and (info.state, info.origin) == ("loaded", "/opt/external")

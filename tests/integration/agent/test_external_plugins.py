@@ -222,6 +222,26 @@ def test_children_of_a_killed_plugin_are_killed_and_it_is_restarted(node: Node) 
     wait_until(lambda: "was killed by SIGKILL" in plugins(node)["sandboxed"]["lastError"], "the reason")
 
 
+def test_plugin_is_restarted_disabled_and_enabled_by_commands(node: Node) -> None:
+    def change(action: str) -> None:
+        command = [sys.executable, "-m", "nodeagent", "plugins", action, "sandboxed", "--root-dir"]
+        subprocess.run([*command, str(node.agent.root)], check=True, timeout=60, capture_output=True)
+
+    before = started(node, "sandboxed")
+    first = before[-1]
+    change("reload")
+    second = wait_until(lambda: started(node, "sandboxed")[len(before) :], "the restart")[-1]
+    assert not exists(first)
+
+    change("disable")
+    assert not exists(second)
+    assert plugins(node)["sandboxed"]["state"] == "disabled"
+
+    count = len(started(node, "sandboxed"))
+    change("enable")
+    wait_until(lambda: len(started(node, "sandboxed")) > count, "the start")
+
+
 def test_plugins_end_with_the_agent_and_no_pod_restarts(node: Node) -> None:
     node.api.create_pod(pod("stable"))
     before = node.phase("stable", "Running")["status"]["containerStatuses"][0]["containerID"]

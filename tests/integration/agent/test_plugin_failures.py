@@ -81,6 +81,22 @@ from nodeagent import hookimpl
 def nodeagent_configure(config):
     raise RuntimeError("no license")
 """
+SOURCE = """
+from nodeagent import hookimpl
+
+
+class Source:
+    name = "unstable"
+
+    async def run(self, publish):
+        publish([])
+        raise RuntimeError("no pods")
+
+
+@hookimpl
+def nodeagent_provide_pod_sources():
+    return [Source()]
+"""
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +106,7 @@ def node(containerd, tmp_path_factory):
     for name, body in FAILURES.items():
         environment.add_module(name, PLUGIN.format(name=name, body=body.strip()))
     environment.add_module("broken", BROKEN)
+    environment.add_module("unstable", SOURCE)
     environment.add_module("policy", POLICY.format(reason="First"))
     api, agent = ApiServer(directory), NodeAgent(directory, containerd.endpoint)
     agent.api, agent.python = api, str(environment.python)
@@ -171,6 +188,14 @@ def test_plugin_that_fails_to_start_is_skipped_and_listed(node: Node) -> None:
 
     assert broken["state"].startswith("failed: plugin broken: nodeagent_configure failed: RuntimeError('no license')")
     assert broken["hooks"] == []
+
+
+def test_pod_source_that_fails_is_restarted(node: Node) -> None:
+    line = '"Failed to run pod source, restarting it" err="no pods" source="unstable"'
+
+    wait_until(lambda: node.agent.log.read_text().count(line) >= 2, "the source is restarted")
+
+    assert node.agent.alive()
 
 
 def test_blocking_plugin_is_an_event_of_the_node(node: Node) -> None:
