@@ -44,6 +44,14 @@ class Owner:
     gid: int
 
 
+@dataclass(frozen=True, slots=True)
+class Cgroup:
+    """Cgroup of a process."""
+
+    manager: ProcessCgroups
+    name: str
+
+
 class Process:
     """A running executable."""
 
@@ -85,7 +93,7 @@ class Executable:
 
     :param directory: directory of its socket.
     :param owner: its user; ``None`` is that of the agent.
-    :param cgroups: ``None`` runs it without limits.
+    :param cgroup: ``None`` runs it without limits.
     :param emit: called with each line of its output, which is logged otherwise.
     """
 
@@ -94,13 +102,13 @@ class Executable:
         plugin: ExternalPlugin,
         directory: Path,
         owner: Owner | None,
-        cgroups: ProcessCgroups | None,
+        cgroup: Cgroup | None,
         clock: Clock,
         emit: Callable[[str], None] | None = None,
     ) -> None:
         self._emit = emit
         self._plugin, self._directory, self._owner = plugin, directory, owner
-        self._cgroups, self._clock = cgroups, clock
+        self._cgroup, self._clock = cgroup, clock
 
     @property
     def socket(self) -> Path:
@@ -123,15 +131,16 @@ class Executable:
             async with self._started(files) as process:
                 yield process
         finally:
-            if self._cgroups is not None:
-                await self._cgroups.remove_processes(self._plugin.name)
+            if self._cgroup is not None:
+                await self._cgroup.manager.remove_processes(self._cgroup.name)
             await asyncio.to_thread(self.socket.unlink, missing_ok=True)
 
     async def _join_files(self) -> Sequence[Path]:
-        if self._cgroups is None:
+        if self._cgroup is None:
             return ()
-        await self._cgroups.remove_processes(self._plugin.name)  # Children that an earlier process has left.
-        return await self._cgroups.ensure_processes(self._plugin.name, self._plugin.limits)
+        manager, name = self._cgroup.manager, self._cgroup.name
+        await manager.remove_processes(name)  # Children that an earlier process has left.
+        return await manager.ensure_processes(name, self._plugin.limits)
 
     @contextlib.asynccontextmanager
     async def _started(self, files: Sequence[Path]) -> AsyncIterator[Process]:

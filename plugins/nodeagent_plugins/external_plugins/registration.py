@@ -25,7 +25,7 @@ from nodeagent_plugins.external_plugins.hook_calls import HookCalls
 from nodeagent_plugins.external_plugins.node_report import NodeReporter
 from nodeagent_plugins.external_plugins.notifications import Notifications
 from nodeagent_plugins.external_plugins.pod_source import PodSourceHooks
-from nodeagent_plugins.external_plugins.process import SOCKET_NAME, Executable, owner_of
+from nodeagent_plugins.external_plugins.process import SOCKET_NAME, Cgroup, Executable, owner_of
 from nodeagent_plugins.external_plugins.session import Session
 from nodeagent_plugins.external_plugins.settings import ExternalPlugin, parse
 from nodeagent_plugins.external_plugins.supervision import Supervisor, supervise_executable, supervise_socket
@@ -85,7 +85,8 @@ class Lifetime:
 
         async def make() -> Executable:
             owner = await asyncio.to_thread(owner_of, plugin, self._names) if os.geteuid() == 0 else None
-            return Executable(plugin, self._directory / plugin.name, owner, cgroups, context.clock)
+            cgroup = Cgroup(cgroups, f"{plugin.name}_{_agent_id(context.root_dir)}") if cgroups is not None else None
+            return Executable(plugin, self._directory / plugin.name, owner, cgroup, context.clock)
 
         return supervise_executable(session, make, context.clock)
 
@@ -121,4 +122,9 @@ def socket_directory(settings: Mapping[str, Any], root_dir: Path) -> Path:
         return Path(configured)
     if os.geteuid() != 0:
         return root_dir / "external-plugins"
-    return _RUN / hashlib.blake2b(str(root_dir).encode(), digest_size=4).hexdigest()
+    return _RUN / _agent_id(root_dir)
+
+
+def _agent_id(root_dir: Path) -> str:
+    """Return an ID that differs between the agents of a host, so that they do not kill each other's plugins."""
+    return hashlib.blake2b(str(root_dir).encode(), digest_size=4).hexdigest()
