@@ -27,7 +27,18 @@ from nodeagent.testing.fakes import (
     FakeVolumes,
 )
 from nodeagent.testing.images import FakeImages
-from nodeagent.testing.plugins import admit, load_plugin
+from nodeagent.testing.plugins import (
+    admit,
+    load_plugin,
+    mutate_container,
+    mutate_sandbox,
+    notify,
+    permit,
+    permit_eviction,
+    rank_for_eviction,
+    reclaim_disk,
+    report_node,
+)
 from nodeagent.testing.pods import make_container, make_pod, sandbox_config
 from nodeagent.testing.recorder import FakeRecorder
 from nodeagent.testing.runtime import Call, FakeRuntime
@@ -63,5 +74,13 @@ __all__ = [
     "make_container",
     "make_context",
     "make_pod",
+    "mutate_container",
+    "mutate_sandbox",
+    "notify",
+    "permit",
+    "permit_eviction",
+    "rank_for_eviction",
+    "reclaim_disk",
+    "report_node",
     "sandbox_config",
 ]

@@ -42,7 +42,7 @@ def test_installed_project_is_listed(environment, tmp_path):
 
 def test_tests_of_the_project_pass(environment, project):
     done = environment.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", project, project / "tests")
-    assert "9 passed" in done.stdout
+    assert "10 passed" in done.stdout
 
 
 def test_lint_formatting_and_types_pass(project):

@@ -1,0 +1,73 @@
+"""Tests for the in-process agent: pods run with the hooks of a plugin."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodeagent import hookimpl
+from nodeagent.contracts.pods import Rejection
+from nodeagent.errors import PluginError
+from nodeagent.testing import make_container, make_pod
+from nodeagent.testing.agent import running_agent
+
+
+class Guard:
+    """Plugin that records its calls and rejects pods named ``bad``."""
+
+    def __init__(self):
+        self.calls = []
+
+    @hookimpl
+    def nodeagent_settings_schema(self):
+        return {"type": "object", "properties": {"reason": {"type": "string"}}, "additionalProperties": False}
+
+    @hookimpl
+    def nodeagent_configure(self, context):
+        self.reason = context.plugin_settings.get("guard", {}).get("reason", "Bad")
+
+    @hookimpl
+    async def nodeagent_admit_pod(self, pod):
+        return Rejection(self.reason, "no") if pod.name == "bad" else None
+
+    @hookimpl
+    async def nodeagent_container_started(self, pod, container):
+        self.calls.append(("started", pod.name, container.name))
+
+    @hookimpl
+    async def nodeagent_pod_terminated(self, pod):
+        self.calls.append(("terminated", pod.name))
+
+
+async def test_pod_runs_and_terminates_with_the_hooks_of_the_plugin(tmp_path):
+    guard = Guard()
+    async with running_agent(tmp_path, {"guard": guard}) as agent:
+        await agent.run_pods(make_pod("web", containers=[make_container("main")]))
+        assert agent.status("web").phase == "Running"
+        assert "Started" in [event.reason for event in agent.events("web")]
+
+        await agent.remove_pods("web")
+
+    assert guard.calls == [("started", "web", "main"), ("terminated", "web")]
+
+
+async def test_rejected_pod_has_the_reason_of_the_plugins_settings(tmp_path):
+    async with running_agent(tmp_path, {"guard": Guard()}, settings={"guard": {"reason": "Forbidden"}}) as agent:
+        await agent.run_pods(make_pod("bad"), make_pod("good"))
+
+        assert (agent.status("bad").phase, agent.status("bad").reason) == ("Failed", "Forbidden")
+        assert agent.status("good").phase == "Running"
+        assert (await agent.query("why", namespace="default", name="bad"))["plugin"] == "guard"
+
+
+async def test_invalid_settings_and_failing_plugins_are_errors(tmp_path):
+    class Fails:
+        @hookimpl
+        def nodeagent_configure(self):
+            raise ValueError("no license")
+
+    with pytest.raises(AssertionError, match=r"guard\.reason: 1 is not of type 'string'"):
+        async with running_agent(tmp_path, {"guard": Guard()}, settings={"guard": {"reason": 1}}):
+            pass
+    with pytest.raises(PluginError, match="no license"):
+        async with running_agent(tmp_path, {"fails": Fails()}):
+            pass
