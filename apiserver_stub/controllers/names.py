@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 OTHERS: Mapping[str, str] = {
     "clusterrole-aggregation-controller": "clusterrole-aggregation",
     "device-taint-eviction-controller": "device-taint-eviction-controller",
-    "disruption-controller": "disruption",
     "ephemeral-volume-controller": "ephemeral-volume",
     "garbage-collector-controller": "garbagecollector",
     "namespace-controller": "namespace",

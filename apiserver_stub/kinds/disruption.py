@@ -67,8 +67,11 @@ def is_healthy(pod: Object) -> bool:
     return any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
 
 
-def set_condition(status: Object) -> None:
-    """Set the condition DisruptionAllowed of *status* by its counts."""
+def set_condition(status: Object, failure: str = "") -> None:
+    """Set the condition DisruptionAllowed of *status* by its counts.
+
+    :param failure: reason for which the counts are unknown.
+    """
     allowed = (status.get("disruptionsAllowed") or 0) > 0
     conditions = status.get("conditions") or []
     old: Object = next((item for item in conditions if item.get("type") == "DisruptionAllowed"), {})
@@ -77,7 +80,8 @@ def set_condition(status: Object) -> None:
         new["observedGeneration"] = observed
     same = old.get("status") == new["status"]
     new["lastTransitionTime"] = old.get("lastTransitionTime") if same else objects.now()
-    new["reason"], new["message"] = "SufficientPods" if allowed else "InsufficientPods", ""
+    new["reason"] = "SyncFailed" if failure else "SufficientPods" if allowed else "InsufficientPods"
+    new["message"] = failure
     status["conditions"] = [item for item in conditions if item is not old] + [new]
 
 

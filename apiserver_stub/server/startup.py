@@ -34,7 +34,6 @@ from apiserver_stub.controllers.cluster_role_aggregation import aggregate_roles,
 from apiserver_stub.controllers.devices.claim_controller import device_resources, run_claim_controller
 from apiserver_stub.controllers.devices.taint_eviction import NAME as DEVICE_TAINT_EVICTION
 from apiserver_stub.controllers.devices.taint_eviction import DeviceTaintEviction
-from apiserver_stub.controllers.disruption import run_disruption_controller
 from apiserver_stub.controllers.flow_control_config import FlowControlConfig
 from apiserver_stub.controllers.garbage_collector import collect_garbage
 from apiserver_stub.controllers.kubernetes_service import KubernetesService, KubernetesServiceSettings
@@ -264,9 +263,6 @@ async def start(options: Options) -> RunningServer:
         )
         tasks.start(track_legacy_tokens(store, identity), "legacy-token-tracking")
         tasks.start(registration.keep(), "api-services")
-        serves_budgets = registry.find("policy", "v1", "poddisruptionbudgets") is not None
-        if serves_budgets and options.runs_controller("disruption-controller"):
-            tasks.start(run_disruption_controller(store), "disruption-budgets")
         if options.runs_controller("clusterrole-aggregation-controller"):
             tasks.start(keep_aggregated(store, identity), "aggregated-roles")
         if service_ranges is not None:

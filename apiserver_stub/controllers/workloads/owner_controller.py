@@ -34,13 +34,15 @@ class OwnerController(Controller):
     dependents: ClassVar[tuple[str, ...]]
     """Collections of the managed objects."""
     max_pause_seconds: ClassVar[float] = 60.0
+    interval_seconds: ClassVar[float] = 0.0
+    """Pause between two passes over an owner."""
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self.writer = context.writer(self.name)
         self.events = context.events(self.name)
         self.queue: WorkQueue[str] = WorkQueue(
-            self.name, context.clock, interval_seconds=0.0, max_pause_seconds=self.max_pause_seconds
+            self.name, context.clock, interval_seconds=self.interval_seconds, max_pause_seconds=self.max_pause_seconds
         )
         self.owner: Resource = self.writer.resource(*self.owners)
         self._selectors: dict[str, dict[str, LabelSelector]] = {}

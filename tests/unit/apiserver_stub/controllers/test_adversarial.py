@@ -21,7 +21,6 @@ from apiserver_stub.controllers import allocator_repair, kubernetes_service
 from apiserver_stub.controllers.allocator_repair import Repair
 from apiserver_stub.controllers.api_services import Registration
 from apiserver_stub.controllers.cluster_role_aggregation import keep_aggregated
-from apiserver_stub.controllers.disruption import DisruptionBudgets
 from apiserver_stub.controllers.garbage_collector import FOREGROUND, ORPHAN, GarbageCollector
 from apiserver_stub.controllers.kubernetes_service import KubernetesService, KubernetesServiceSettings
 from apiserver_stub.controllers.legacy_token_tracking import LegacyTokenTracking
@@ -81,7 +80,6 @@ def certificates(store: MeteredStore, clock: FakeClock) -> Coroutine[Any, Any, N
 
 CONTROLLERS: dict[str, Make] = {
     "api services": lambda store, clock: Registration(store, REGISTRY, clock=clock, identity=Identity()).keep(),
-    "budgets": lambda store, clock: DisruptionBudgets(store, clock).run(),
     "certificates": certificates,
     "claims": lambda store, clock: VolumeBinder(store, Identity(), 3600, clock).run(),
     "ephemeral claims": lambda store, clock: EphemeralClaims(context(store), REGISTRY, Identity(), 3600, clock).run(),
