@@ -13,6 +13,11 @@ def _set_count(request: Object) -> None:
         request["count"] = 1
 
 
+def _set_operator(toleration: Object) -> None:
+    if not toleration.get("operator"):
+        toleration["operator"] = "Equal"
+
+
 def _set_multipliers(device: Object) -> None:
     for mapping in (device.get("nodeAllocatableResourceMappings") or {}).values():
         mapping.setdefault("allocationMultiplier", "1")
@@ -22,7 +27,8 @@ def _set_time_added(taint: Object) -> None:
     taint.setdefault("timeAdded", objects.now())
 
 
-_REQUEST = Defaults(rule=_set_count)
+_TOLERATIONS = Defaults(rule=_set_operator)
+_REQUEST = Defaults(rule=_set_count, below={"tolerations": _TOLERATIONS})
 _CLAIM_SPEC = Defaults(
     below={"devices": Defaults(below={"requests": Defaults(below={"exactly": _REQUEST, "firstAvailable": _REQUEST})})}
 )

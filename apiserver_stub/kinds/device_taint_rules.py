@@ -12,6 +12,7 @@ from apiserver_stub.kinds.columns import AGE, NAME, at
 from apiserver_stub.kinds.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.kinds.tables import since
 from apiserver_stub.validation.device_taint_rules import validate_taint_rule, validate_taint_rule_status
+from apiserver_stub.validation.metadata import MetadataRules
 
 if TYPE_CHECKING:
     from nodeagent.base.identity import Identity
@@ -54,6 +55,8 @@ def taint_rules(identity: Identity) -> Resource:
         "devicetaintrules",
         namespaced=False,
         strategy=DeviceTaintRuleStrategy(),
+        metadata_rules=MetadataRules(whole=0),
+        subresource_rules=MetadataRules(whole=0),
         subresources=(Subresource("status"),),
         reset_fields={"": ("status",), "status": ("metadata", "spec")},
         returns_deleted=True,

@@ -23,6 +23,7 @@ from apiserver_stub.validation.device_claims import (
 )
 from apiserver_stub.validation.device_requests import DeviceRules, validate_class
 from apiserver_stub.validation.device_slices import validate_slice
+from apiserver_stub.validation.metadata import MetadataRules
 from nodeagent.base.release import Release
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class ResourceClaimTemplateStrategy(Strategy):
         return validate_template(new, self._rules)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
-        return validate_same_spec(new, old)
+        return validate_template(new, self._rules) + validate_same_spec(new, old)
 
 
 class ResourceSliceStrategy(Strategy):
@@ -211,7 +212,13 @@ def _of_version(version: str, offered: tuple[str, ...], settings: KindSettings) 
         return Resource(group, version, kind, plural, **{**options, **details})  # type: ignore[arg-type]
 
     return [
-        declare("DeviceClass", "deviceclasses", DeviceClassStrategy(gates, rules), namespaced=False),
+        declare(
+            "DeviceClass",
+            "deviceclasses",
+            DeviceClassStrategy(gates, rules),
+            namespaced=False,
+            metadata_rules=MetadataRules(generated_names=False),
+        ),
         declare(
             "ResourceClaim",
             "resourceclaims",
@@ -226,6 +233,7 @@ def _of_version(version: str, offered: tuple[str, ...], settings: KindSettings) 
             "resourceslices",
             ResourceSliceStrategy(gates, identity),
             namespaced=False,
+            metadata_rules=MetadataRules(whole=0),
             fields={"spec.nodeName": ("spec", "nodeName"), "spec.driver": ("spec", "driver")},
             columns=(
                 NAME,

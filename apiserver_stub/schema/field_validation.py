@@ -232,7 +232,8 @@ def _map_check(shape: Shape, complete: bool) -> Check:
             if content is None and (zero is not None or item.form is Form.LIST):
                 value[name] = zero  # A null list remains null.
                 continue
-            value[name] = check_item(content, f"{path}{name}.", found)
+            is_empty = content is None and item.form is Form.OBJECT
+            value[name] = check_item({} if is_empty else content, f"{path}{name}.", found)
         return value
 
     return run

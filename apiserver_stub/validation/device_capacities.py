@@ -47,7 +47,7 @@ def _validate_values(texts: list[str], default: Quantity, total: Quantity, field
         if value.nanos > total.nanos:
             detail = f"option is larger than capacity value: {total}"
             causes.append(invalid_value(f"{field}[{index}]", texts[index], detail))
-        if any(value.nanos == other.nanos for other in values[:index]):
+        if any(value.value() == other.value() for other in values[:index]):
             causes.append(duplicate(f"{field}[{index}]", texts[index]))
     if all(value.nanos != default.nanos for value in values):
         detail = "default value is not valid according to the requestPolicy"

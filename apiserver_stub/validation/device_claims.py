@@ -18,7 +18,7 @@ from apiserver_stub.apimachinery.status import (
     too_long,
     too_many,
 )
-from apiserver_stub.validation.affinity import validate_node_selector
+from apiserver_stub.validation.affinity import validate_node_label_values, validate_node_selector
 from apiserver_stub.validation.claim_spec import validate_template_metadata
 from apiserver_stub.validation.conditions import validate_conditions
 from apiserver_stub.validation.device_names import (
@@ -149,6 +149,7 @@ def _validate_allocation(allocation: Object, field: str, names: RequestNames) ->
     causes += validate_list(devices.get("config"), limit, validate_config, f"{field}.devices.config")
     if (selector := allocation.get("nodeSelector")) is not None:
         causes += validate_node_selector(selector, f"{field}.nodeSelector")
+        causes += validate_node_label_values(selector, f"{field}.nodeSelector")
     return causes
 
 

@@ -19,7 +19,7 @@ from apiserver_stub.apimachinery.status import (
     too_many,
 )
 from apiserver_stub.cel.devices import is_semver
-from apiserver_stub.validation.affinity import validate_node_selector
+from apiserver_stub.validation.affinity import validate_node_label_values, validate_node_selector
 from apiserver_stub.validation.device_capacities import validate_capacity
 from apiserver_stub.validation.device_claims import validate_binding_conditions
 from apiserver_stub.validation.device_names import (
@@ -114,7 +114,7 @@ def _validate_scope(owner: Object, field: str, rule: str, *, per_device: bool) -
         if name == "nodeName":
             causes += invalid_each(path, value, subdomain_problems(value))
         elif name == "nodeSelector":
-            causes += validate_node_selector(value, path)
+            causes += validate_node_selector(value, path) + validate_node_label_values(value, path)
             terms = value.get("nodeSelectorTerms") or []
             if len(terms) != 1 and not per_device:
                 detail = "must have exactly one node selector term"

@@ -46,6 +46,8 @@ class MetadataRules:
     """Number of times that it applies the rules for changes."""
     standard_finalizers: bool = True
     """Finalizers without a prefix are those of Kubernetes."""
+    generated_names: bool = True
+    """The rule for names applies to ``generateName`` of a new object, too."""
 
 
 KIND_RULES = MetadataRules()
@@ -56,7 +58,8 @@ def validate_metadata(
     metadata: Object, problems_of: Problems = subdomain_problems, rules: MetadataRules = KIND_RULES
 ) -> list[Cause]:
     """Return what is wrong with the metadata of a new object; *problems_of* validates names."""
-    causes = _validate_names(metadata, problems_of) + _validate_generation(metadata) + _validate_shared(metadata)
+    names = _validate_names(metadata, problems_of, generated=rules.generated_names)
+    causes = names + _validate_generation(metadata) + _validate_shared(metadata)
     if finalizers := metadata.get("finalizers"):
         causes += _validate_finalizers(finalizers)
         if rules.standard_finalizers:
@@ -76,14 +79,16 @@ def validate_metadata_update(
     causes = _validate_names(new, path_problems) + whole + changes
     causes += (changes + standard) * rules.changes
     if rules.whole:
-        causes += (_validate_names(new, problems_of) + whole + standard) * rules.whole
+        named = new if rules.generated_names else {"name": new.get("name")}
+        causes += (_validate_names(named, problems_of) + whole + standard) * rules.whole
     return causes
 
 
-def _validate_names(metadata: Object, problems_of: Problems) -> list[Cause]:
+def _validate_names(metadata: Object, problems_of: Problems, *, generated: bool = True) -> list[Cause]:
     name, causes = metadata.get("name"), []
     if generate := metadata.get("generateName"):
-        causes = invalid_each("metadata.generateName", generate, prefix_problems(generate, problems_of))
+        rule = problems_of if generated else path_problems
+        causes = invalid_each("metadata.generateName", generate, prefix_problems(generate, rule))
     if not name:
         return [*causes, required("metadata.name", "name or generateName is required")]
     return causes + invalid_each("metadata.name", name, problems_of(name))

@@ -20,8 +20,9 @@ SERVER_OPTIONS = (
 )
 """Options of both servers, so that they serve the same group versions and do not write the status of flow schemas."""
 NEWEST_SERVER_OPTIONS = (
-    "--runtime-config=certificates.k8s.io/v1alpha1=true,certificates.k8s.io/v1beta1=true",
-    "--feature-gates=ClusterTrustBundle=true,ClusterTrustBundleProjection=true,PodCertificateRequest=true",
+    "--runtime-config=certificates.k8s.io/v1alpha1=true,certificates.k8s.io/v1beta1=true,resource.k8s.io/v1beta2=true",
+    "--feature-gates=ClusterTrustBundle=true,ClusterTrustBundleProjection=true,PodCertificateRequest=true,"
+    "DRADeviceTaintRules=true",
 )
 """Options of both servers for recordings of release 1.36."""
 
@@ -34,6 +35,8 @@ _CLUSTER_SCOPED = frozenset(
         "clustertrustbundles",
         "csidrivers",
         "csinodes",
+        "deviceclasses",
+        "devicetaintrules",
         "flowschemas",
         "ingressclasses",
         "mutatingwebhookconfigurations",
@@ -42,6 +45,7 @@ _CLUSTER_SCOPED = frozenset(
         "persistentvolumes",
         "priorityclasses",
         "prioritylevelconfigurations",
+        "resourceslices",
         "runtimeclasses",
         "selfsubjectaccessreviews",
         "selfsubjectreviews",
@@ -59,6 +63,7 @@ _WITH_STATUS = frozenset(
     (
         "apiservices",
         "certificatesigningrequests",
+        "devicetaintrules",
         "flowschemas",
         "ingresses",
         "namespaces",
@@ -68,6 +73,7 @@ _WITH_STATUS = frozenset(
         "poddisruptionbudgets",
         "pods",
         "prioritylevelconfigurations",
+        "resourceclaims",
         "resourcequotas",
         "services",
         "validatingadmissionpolicies",

@@ -41,7 +41,9 @@ class Connection:
 
         :raises OSError: the server is unavailable.
         """
-        content = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        content = body if isinstance(body, bytes) else b""
+        if body is not None and not isinstance(body, bytes):
+            content = json.dumps(body, separators=(",", ":")).encode()  # Some fields are stored as they are sent.
         extra = {"Accept": "application/json", "Content-Type": "application/json", **(headers or {})}
         lines = "".join(f"{name}: {value}\r\n" for name, value in extra.items())
         head = f"{method} {path} HTTP/1.1\r\n{self._head}{lines}Content-Length: {len(content)}\r\n\r\n"
