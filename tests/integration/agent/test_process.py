@@ -59,8 +59,11 @@ def test_agent_runs_static_pod_without_extras(
     agent.write_pod(simple_pod("web", hostNetwork=True))
 
     wait_until(lambda: "Started container main" in agent.log.read_text(), "the pod runs")
+    mapped = Path(f"/proc/{agent.pid}/maps").read_text()
     assert agent.stop() == 0
     assert "Traceback" not in agent.log.read_text()
+    assert "/grpc/" in mapped
+    assert not [library for library in ("aiohttp", "cryptography", "multidict") if f"/{library}/" in mapped]
 
 
 @pytest.mark.row("config.healthzPort")
