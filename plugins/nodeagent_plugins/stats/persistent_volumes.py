@@ -113,8 +113,9 @@ class PersistentVolumeMeter:
 
 
 def is_persistent(volume: Volume) -> bool:
-    """Return whether a volume is mounted from a claim or by a driver."""
-    return any(source is not None for source in (volume.persistent_volume_claim, volume.ephemeral, volume.csi))
+    """Return whether a volume is mounted from a claim, by a driver or from a server, any of which may hang."""
+    sources = (volume.persistent_volume_claim, volume.ephemeral, volume.csi, volume.nfs)
+    return any(source is not None for source in sources)
 
 
 def _file_system(path: Path, now: int) -> FilesystemStats | None:

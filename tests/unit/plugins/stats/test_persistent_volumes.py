@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 
 import pytest
 
@@ -123,6 +124,16 @@ async def test_mounted_file_system_is_measured(meter, volumes):
     volumes.add("share", plugin="kubernetes.io/nfs", path="/proc")
 
     assert (await meter.update(pod("share")))["share"].claim == ("default", "c")
+
+
+async def test_server_that_does_not_respond_delays_only_its_volumes(meter, volumes, monkeypatch):
+    responds = threading.Event()
+    monkeypatch.setattr(persistent_volumes, "_file_system", lambda path, now: responds.wait(10) and None)
+    volumes.add("shared", plugin="kubernetes.io/nfs", path="/srv", claim="")
+    inline = make_pod("web", volumes=[{"name": "shared", "nfs": {"server": "server", "path": "/"}}])
+
+    assert await meter.update(inline) == {"shared": None}
+    responds.set()
 
 
 async def test_other_volume_managers_measure_nothing(tmp_path, clock):
