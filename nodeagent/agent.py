@@ -85,6 +85,7 @@ class Agent:
     :param ready: called once the first sync is complete.
     :param plugin_config: the contents of ``--plugin-config``.
     :param ping_watchdog: sends a watchdog ping to the service manager; called from another thread.
+    :param prepare: creates the root directory; called from another thread.
     :param restart: called when the agent must restart because the API server has another release than was assumed.
     :raises ConfigError: a plugin or the API client does not support the configuration.
     :raises PluginError: no plugin provides a component, or a plugin failed.
@@ -100,11 +101,13 @@ class Agent:
         ready: Callable[[], None] = lambda: None,
         restart: Callable[[], None] = lambda: None,
         ping_watchdog: Callable[[], None] = lambda: None,
+        prepare: Callable[[Path], None] = prepare_root,
     ) -> None:
         config, settings = loaded.config, loaded.settings
         plugin_config = plugin_config or PluginConfig()
         self._config, self._plugins, self._ready, self._restart = config, plugins, ready, restart
         self._clock = clock = clock or SystemClock()
+        self._prepare = prepare
         self._stop = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[Any]] = {}
         self._client: Client | None = None
@@ -223,7 +226,7 @@ class Agent:
         """
         config, context = self._config, self.context
         _log.info("Started nodeagent", extra={"node": context.node_name, "rootDirectory": str(context.root_dir)})
-        await asyncio.to_thread(prepare_root, context.root_dir)
+        await asyncio.to_thread(self._prepare, context.root_dir)
         await asyncio.to_thread(self._allocations.load)
         await asyncio.to_thread(remember_release, context.root_dir, context.release)
         has_certificate = bool(config.tls_cert_file and config.tls_private_key_file)

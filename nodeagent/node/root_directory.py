@@ -16,20 +16,21 @@ _MODE = 0o750
 _log = logging.getLogger(__name__)
 
 
-def prepare_root(root: Path) -> None:
+def prepare_root(root: Path, change: Callable[[Path], None] = make_shared) -> None:
     """Create the root directory with its subdirectories, on a shared mount.
 
     The manifests of drivers require the subdirectories. Without a shared mount, the mounts of a driver in a container
     do not reach other containers; the failure is logged, because pods without such volumes can run.
 
     :param root: the root directory.
+    :param change: makes a directory a shared mount.
     :raises OSError: a directory cannot be created.
     """
     root.mkdir(mode=_MODE, parents=True, exist_ok=True)
     for name in _DIRECTORIES:
         (root / name).mkdir(mode=_MODE, exist_ok=True)
     try:
-        if share(root, read_mounts()):
+        if share(root, read_mounts(), change):
             _log.info("Made root directory a shared mount", extra={"path": str(root)})
     except OSError as error:
         level = logging.ERROR if os.geteuid() == 0 else logging.INFO

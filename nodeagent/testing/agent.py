@@ -191,6 +191,7 @@ async def running_agent(
     :raises AssertionError: settings are invalid.
     """
     from nodeagent.agent import Agent
+    from nodeagent.node.root_directory import prepare_root
     from nodeagent.plugin_settings import PluginConfig
     from nodeagent.pluginmanager import PluginManager, QuarantinePolicy
     from nodeagent.testing.clock import FakeClock
@@ -208,6 +209,7 @@ async def running_agent(
         manager,
         plugin_config=PluginConfig({name: dict(values) for name, values in (settings or {}).items()}),
         clock=clock,
+        prepare=partial(prepare_root, change=lambda root: None),  # A mount would outlive the test.
     )
     task = asyncio.create_task(agent.run())
 

@@ -180,9 +180,10 @@ async def test_readme_plugin_rejects_images_of_other_registries():
 
 
 async def test_guide_plugin_passes_the_tests_of_the_guide(tmp_path):
-    plugin, tests, suite, _ = python_blocks("docs/writing-a-plugin.md")
+    plugin, tests, agent_tests, suite, _ = python_blocks("docs/writing-a-plugin.md")
     (tmp_path / "image_policy.py").write_text(plugin)
     (tmp_path / "test_image_policy.py").write_text(tests)
+    (tmp_path / "test_agent_with_image_policy.py").write_text(agent_tests)
     (tmp_path / "test_my_source.py").write_text(suite)
 
     completed = subprocess.run(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from nodeagent import hookimpl
@@ -46,6 +48,7 @@ async def test_pod_runs_and_terminates_with_the_hooks_of_the_plugin(tmp_path):
         assert "Started" in [event.reason for event in agent.events("web")]
 
         await agent.remove_pods("web")
+        assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
 
     assert guard.calls == [("started", "web", "main"), ("terminated", "web")]
 
