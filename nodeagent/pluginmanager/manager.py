@@ -34,6 +34,7 @@ from nodeagent.pluginmanager.discovery import GROUP, distribution_of, entry_poin
 from nodeagent.pluginmanager.hook_calls import HookCalls, InFlightCall
 from nodeagent.pluginmanager.hook_stats import HookStats
 from nodeagent.pluginmanager.load_cost import LoadCosts
+from nodeagent.pluginmanager.ordering import Ordering, arrange, find_cycle, ordering_of, predecessors
 from nodeagent.pluginmanager.quarantine import Quarantine, QuarantinePolicy
 from nodeagent.pluginmanager.records import Decision, PluginInfo, Withdrawn
 from nodeagent.pluginmanager.source_location import directory_of, error_location
@@ -55,6 +56,8 @@ class PluginManager:
         self._pluggy.add_hookspecs(hookspecs)
         self._infos: dict[str, PluginInfo] = {}
         self._order: dict[str, int] = {}
+        self._orderings: dict[str, Ordering] = {}
+        self._earlier: dict[str, set[str]] = {}
         self._provided: dict[tuple[str, str], Any] = {}
         self._deadline = deadline_seconds
         self._calls = HookCalls()
@@ -96,6 +99,10 @@ class PluginManager:
                 self._skip(name, error)
         for name in disabled_names - set(self._infos):
             raise PluginError(name, "cannot be disabled because it is not installed")
+        for name, ordering in self._orderings.items():
+            for other in set(ordering.before + ordering.after) - set(self._infos):
+                fields = {"plugin": name, "missing": other}
+                _log.warning("Ignoring order relative to missing plugin", extra=fields)
 
     def _load(self, entry: importlib.metadata.EntryPoint, name: str, version: str, origin: str) -> None:
         try:
@@ -139,6 +146,7 @@ class PluginManager:
         try:
             self._pluggy.register(plugin, name=name)
             self._check(plugin, name)
+            self._order_by_name(plugin, name)
         except (pluggy.PluginValidationError, ValueError) as error:
             if self._pluggy.get_plugin(name) is plugin:
                 self._pluggy.unregister(name=name)
@@ -153,6 +161,18 @@ class PluginManager:
         previous = self._infos.get(name)
         self._order.setdefault(name, len(self._order))
         self._infos[name] = PluginInfo(name, version, origin, hooks, stats=previous.stats if previous else {})
+
+    def _order_by_name(self, plugin: object, name: str) -> None:
+        """Read the order that a plugin declares.
+
+        :raises PluginError: together with the order of other plugins, it is a cycle.
+        """
+        orderings = {**self._orderings, name: ordering_of(plugin)}
+        earlier = predecessors(orderings)
+        if cycle := find_cycle(earlier, name.partition(".")[0]):
+            text = " after ".join(cycle)
+            raise PluginError(name, f"nodeagent_before and nodeagent_after contradict those of other plugins: {text}")
+        self._orderings, self._earlier = orderings, earlier
 
     # --- changes at runtime -------------------------------------------------------------------------------
 
@@ -169,6 +189,8 @@ class PluginManager:
                 objects[info.name] = self._pluggy.unregister(name=info.name)
             if info.name != plugin:
                 del self._infos[info.name]
+            self._orderings.pop(info.name, None)
+        self._earlier = predecessors(self._orderings)
         provided = {key: value for key, value in self._provided.items() if key[1].partition(".")[0] == plugin}
         for key in provided:
             del self._provided[key]
@@ -184,6 +206,7 @@ class PluginManager:
             del self._infos[info.name]
         for name, each in withdrawn.objects.items():
             self._pluggy.register(each, name=name)
+            self._order_by_name(each, name)
         self._infos |= {info.name: info for info in withdrawn.infos}
         self._provided |= withdrawn.provided
         if withdrawn.quarantine is not None:
@@ -558,7 +581,13 @@ class PluginManager:
         middle = [i for i in registered if not i.tryfirst and not i.trylast]
         if third_party_first:
             middle.sort(key=lambda i: self._infos[i.plugin_name].origin == _BUNDLED)
-        return [*first, *middle, *last]
+        groups = (arrange(group, _plugin_of, self._earlier) for group in (first, middle, last))
+        return [each for group in groups for each in group]
+
+
+def _plugin_of(implementation: pluggy.HookImpl) -> str:
+    """Return the plugin that the implementing object belongs to."""
+    return implementation.plugin_name.partition(".")[0]
 
 
 def _subject_of(arguments: Mapping[str, Any]) -> str:
