@@ -6,6 +6,7 @@ import asyncio
 import statistics
 import tempfile
 import time
+from functools import cache
 from pathlib import Path
 
 from benchmarks.figures import Figure
@@ -55,12 +56,18 @@ def run() -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="db-") as name:  # On the disk, as the checkpoint usually is.
         plugin = Plugin(Path(name), PODS * PER_POD)
         try:
-            result = asyncio.run(_allocate(Path(name), plugin.start()))
+            result = _runner().run(_allocate(Path(name), plugin.start()))
         finally:
             plugin.kill()
     for suffix, disabled in (("", ()), ("_disabled", PLUGINS)):
         result |= {f"{key}{suffix}": value for key, value in _idle(disabled).items()}
     return result
+
+
+@cache
+def _runner() -> asyncio.Runner:
+    """Return the event loop of all runs: gRPC keeps using the first one."""
+    return asyncio.Runner()
 
 
 async def _allocate(directory: Path, socket: Path) -> dict[str, float]:
