@@ -13,6 +13,7 @@ import pluggy
 
 if TYPE_CHECKING:
     from apiserver_stub.admission import AdmissionPlugin
+    from apiserver_stub.controllers.plugin import Controller
     from apiserver_stub.kinds.registry import Resource
     from apiserver_stub.kinds.settings import KindSettings
 
@@ -37,4 +38,13 @@ def nodeagent_apiserver_admission_plugins() -> Sequence[type[AdmissionPlugin]]: 
 
     Called once, before the command line is checked. A duplicate name or an incomplete declaration is an error of the
     command line, exit code 2.
+    """
+
+
+@hookspec
+def nodeagent_apiserver_controllers() -> Sequence[type[Controller]]:  # type: ignore[empty-body]
+    """Return controllers: classes that declare ``name``, ``resources`` and ``views``.
+
+    Called once, before the command line is checked; ``--controllers`` enables and disables them by their names. A
+    duplicate name or an incomplete declaration is an error of the command line, exit code 2.
     """

@@ -27,6 +27,7 @@ from apiserver_stub.aggregation.proxy_client_cert import ClientPair
 from apiserver_stub.aggregation.remotes import Remotes
 from apiserver_stub.audit.context import Audit
 from apiserver_stub.authz.bootstrap import ensure_bootstrap_policy
+from apiserver_stub.controller_discovery import discover_controllers
 from apiserver_stub.controllers.allocator_repair import repair_service_ranges
 from apiserver_stub.controllers.api_services import Registration
 from apiserver_stub.controllers.authentication_config_map import AuthenticationConfigMap, RequestHeaderNames
@@ -38,7 +39,7 @@ from apiserver_stub.controllers.flow_control_config import FlowControlConfig
 from apiserver_stub.controllers.garbage_collector import collect_garbage
 from apiserver_stub.controllers.kubernetes_service import KubernetesService, KubernetesServiceSettings
 from apiserver_stub.controllers.legacy_token_tracking import track_legacy_tokens
-from apiserver_stub.controllers.manager import ControllerManager, bundled_controllers, served
+from apiserver_stub.controllers.manager import ControllerManager, served
 from apiserver_stub.controllers.namespace_contents import fill_namespace, keep_namespaces_filled
 from apiserver_stub.controllers.namespace_deletion import run_namespace_deletion
 from apiserver_stub.controllers.namespaces import create_system_objects, run_system_objects_controller
@@ -280,7 +281,7 @@ async def start(options: Options) -> RunningServer:
         if device_kinds is not None and evicts:
             eviction = DeviceTaintEviction(context, registry, identity, event_ttl_seconds)
             tasks.start(eviction.run(), "device-taint-eviction")
-        enabled = [item for item in bundled_controllers() if options.runs_controller(item.name)]
+        enabled = [item for item in discover_controllers().controllers if options.runs_controller(item.name)]
         if controllers := served(enabled, registry):
             holder = f"{socket.gethostname()}_{uuid.uuid4()}" if options.store_servers else ""
             manager = ControllerManager(
