@@ -15,10 +15,10 @@ SOURCES := $(wildcard nodeagent plugins apiserver_stub tools tests benchmarks)
 # The longest one starts first.
 CHECKS := check-types check-wording check-code check-generated check-commits check-spelling
 
-.PHONY: help run test vm-test unit check fmt docs changelog bench install uninstall clean
+.PHONY: help run test vm-test unit check fmt docs changelog client-suites bench install uninstall clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(RUN_READY) ## Run a demo: API server, runtime, agent and a pod; ONCE=1 stops it afterwards, ENDPOINT=unix:///… selects a runtime, DIR=… another directory
 	$(BIN)/python -m nodeagent demo $(if $(ONCE),--once) $(if $(ENDPOINT),--endpoint $(ENDPOINT)) $(if $(DIR),--dir $(DIR))
@@ -70,6 +70,9 @@ docs: $(DEV_READY) ## Generate pages from the code and build the documentation s
 
 changelog: $(DEV_READY) ## Print the changelog section of the fragments in changes/; VERSION=0.2.0 writes it and deletes them
 	$(BIN)/python tools/changelog.py $(VERSION)
+
+client-suites: $(DEV_READY) ## Run the tests of Kubernetes clients against the API server; SERVER=… compares with a kube-apiserver, ARGS="kopf kr8s" selects
+	$(BIN)/python -m tests.client_suites $(if $(SERVER),--server $(SERVER)) $(ARGS)
 
 bench: $(DEV_READY) ## Run the benchmarks on this host
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -1,0 +1,1 @@
+"""Replacement of pytest-kind: the cluster is the server under test."""
