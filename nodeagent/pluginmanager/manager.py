@@ -29,6 +29,7 @@ from nodeagent.errors import ConfigError, NodeAgentError, PluginError, PluginUna
 from nodeagent.hook_context import narrow_context
 from nodeagent.hook_results import validate_result
 from nodeagent.model.pod import Pod
+from nodeagent.pluginmanager.api_version import check_api
 from nodeagent.pluginmanager.decisions import DecisionLog
 from nodeagent.pluginmanager.discovery import GROUP, distribution_of, entry_points_by_name
 from nodeagent.pluginmanager.hook_calls import HookCalls, InFlightCall
@@ -145,6 +146,7 @@ class PluginManager:
         """
         try:
             self._pluggy.register(plugin, name=name)
+            check_api(plugin)
             self._check(plugin, name)
             self._order_by_name(plugin, name)
         except (pluggy.PluginValidationError, ValueError) as error:
