@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.programs import wait_until
 from tests.vm.machine import Measures, Stopwatch, VirtualNode
 
 VARIABLE = "NODEAGENT_VM"
@@ -31,6 +32,19 @@ enableSystemLogHandler: true
 enableSystemLogQuery: true
 qosReserved: {memory: 50%}
 featureGates: {NodeLogQuery: true, MemoryQoS: true, QOSReserved: true}
+"""
+
+
+# Of the virtual node with two NUMA nodes; the memory of the first one covers what is reserved.
+NUMA_CONFIGURATION = """\
+cgroupDriver: systemd
+systemReserved: {memory: 100Mi}
+evictionHard: {memory.available: 100Mi}
+reservedSystemCPUs: "0"
+reservedMemory: [{numaNode: 0, limits: {memory: 200Mi}}]
+cpuManagerPolicy: static
+memoryManagerPolicy: Static
+topologyManagerPolicy: single-numa-node
 """
 
 
@@ -61,13 +75,8 @@ def booted(results: Path, measures: Measures) -> Iterator[VirtualNode]:
         node.start()
         measures.note("boot until ssh answers, s", watch.seconds())
         node.run("systemctl is-system-running --wait", check=False, seconds=300)
-        node.run("ctr --namespace k8s.io images import /var/lib/images/images.tar")
-        node.run("cat >> /etc/nodeagent/config.yaml", text=CONFIGURATION)
+        prepare(node, CONFIGURATION)
         node.run(f"sysctl vm.nr_hugepages={HUGE_PAGES}")
-        for unit in ("nodeagent", "nodeagent-apiserver"):
-            node.run(f"mkdir /etc/systemd/system/{unit}.service.d")
-            node.write(f"/etc/systemd/system/{unit}.service.d/slow.conf", SLOW)
-        node.run("systemctl daemon-reload")
         yield node
     finally:
         node.close()
@@ -80,3 +89,29 @@ def node(booted: VirtualNode, measures: Measures) -> VirtualNode:
     booted.run("systemctl enable --now nodeagent", seconds=1200)
     measures.note("systemctl enable --now nodeagent, s", watch.seconds())
     return booted
+
+
+@pytest.fixture(scope="session")
+def numa_node(results: Path) -> Iterator[VirtualNode]:
+    """Virtual node with two NUMA nodes."""
+    directory = results / "numa"
+    directory.mkdir()
+    node = VirtualNode(Path(os.environ[VARIABLE]).resolve(), directory, numa=True)
+    try:
+        node.start()
+        prepare(node, NUMA_CONFIGURATION)
+        node.run("systemctl enable --now nodeagent", seconds=1800)
+        wait_until(lambda: node.condition("Ready") == "True", "node is Ready", 600, 1.0)
+        yield node
+    finally:
+        node.close()
+
+
+def prepare(node: VirtualNode, configuration: str) -> None:
+    """Import the images for pods, and append to the agent's configuration."""
+    node.run("ctr --namespace k8s.io images import /var/lib/images/images.tar", seconds=600)
+    node.run("cat >> /etc/nodeagent/config.yaml", text=configuration)
+    for unit in ("nodeagent", "nodeagent-apiserver"):
+        node.run(f"mkdir /etc/systemd/system/{unit}.service.d")
+        node.write(f"/etc/systemd/system/{unit}.service.d/slow.conf", SLOW)
+    node.run("systemctl daemon-reload", seconds=300)

@@ -29,10 +29,11 @@ class VirtualNode:
 
     :param build: directory with the disk, the kernel and its initial file system.
     :param results: directory for the console output and the files of ``collect``.
+    :param numa: divide CPUs and memory evenly between two NUMA nodes.
     """
 
-    def __init__(self, build: Path, results: Path) -> None:
-        self._build, self._results = build, results
+    def __init__(self, build: Path, results: Path, *, numa: bool = False) -> None:
+        self._build, self._results, self._numa = build, results, numa
         self._directory = Path(tempfile.mkdtemp(prefix="vm-"))  # Short, because it contains a socket.
         self._port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
@@ -51,7 +52,8 @@ class VirtualNode:
         ]
         kernel = ["-kernel", str(self._build / "vmlinuz"), "-initrd", str(self._build / "initrd.img")]
         kernel += ["-append", _COMMAND_LINE]
-        machine = ["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(CPUS), "-m", str(MEMORY_MIB)]
+        machine = ["-accel", "tcg,thread=multi", "-cpu", "max", "-m", str(MEMORY_MIB)]
+        machine += _numa_nodes() if self._numa else ["-smp", str(CPUS)]
         with (results / "qemu.log").open("wb") as log:
             self._process = subprocess.Popen(
                 ["nice", "qemu-system-x86_64", *machine, *kernel, *devices],
@@ -183,6 +185,15 @@ class VirtualNode:
             return subprocess.run(command, check=False, input=text, capture_output=True, text=True, timeout=seconds)
         except subprocess.TimeoutExpired as late:
             return subprocess.CompletedProcess(late.cmd, 255, "", f"no answer within {seconds:g} s")
+
+
+def _numa_nodes() -> list[str]:
+    """Return the options for a NUMA node per CPU."""
+    options = ["-smp", f"{CPUS},sockets={CPUS}"]
+    for number in range(CPUS):
+        options += ["-object", f"memory-backend-ram,id=ram{number},size={MEMORY_MIB // CPUS}M"]
+        options += ["-numa", f"node,nodeid={number},cpus={number},memdev=ram{number}"]
+    return options
 
 
 class Measures:
