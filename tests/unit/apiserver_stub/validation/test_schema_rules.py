@@ -9,6 +9,7 @@ import pytest
 from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.cel.schema_rules import uses_old_self
 from apiserver_stub.schema.structural.tree import tree_of
+from apiserver_stub.validation.custom_resource_definitions.rule_costs import Costs
 from apiserver_stub.validation.custom_resource_definitions.rules import rules_in, validate_rules
 from apiserver_stub.validation.schema_rules.rules import SchemaRulesValidator
 
@@ -180,7 +181,7 @@ def test_rules_are_skipped_if_the_object_is_invalid() -> None:
     ],
 )
 def test_invalid_rule(broken: dict[str, Any], field: str, text: str) -> None:
-    (found,) = validate_rules(tree(broken), "s", frozenset(), is_root=True)
+    (found,) = validate_rules(tree(broken), "s", frozenset(), Costs())
 
     assert found.field == f"s.properties[spec].x-kubernetes-validations[0].{field}"
     assert text in found.message
@@ -189,7 +190,7 @@ def test_invalid_rule(broken: dict[str, Any], field: str, text: str) -> None:
 def test_stored_rules_are_not_compiled_again() -> None:
     root = tree(rule("self.foo > 1"))
 
-    assert list(validate_rules(root, "s", rules_in(root), is_root=True)) == []
+    assert list(validate_rules(root, "s", rules_in(root), Costs())) == []
 
 
 def test_types_of_variables() -> None:
@@ -204,16 +205,16 @@ def test_types_of_variables() -> None:
     )
     for text in texts:
         optional = {"optionalOldSelf": True} if "optMap" in text else {}
-        assert list(validate_rules(tree(rule(text, **optional)), "s", frozenset(), is_root=True)) == [], text
+        assert list(validate_rules(tree(rule(text, **optional)), "s", frozenset(), Costs())) == [], text
     for name in ("list", "labels", "size"):
         content = {**PROPERTIES[name], "x-kubernetes-validations": [rule("self != oldSelf || self == self")]}
-        assert list(validate_rules(tree(**{name: content}), "s", frozenset(), is_root=True)) == [], name
+        assert list(validate_rules(tree(**{name: content}), "s", frozenset(), Costs())) == [], name
 
 
 def test_stored_values_of_uncorrelated_items_are_unknown() -> None:
-    items = {"type": "string", "x-kubernetes-validations": [rule("self == oldSelf")]}
+    items = {"type": "string", "maxLength": 10, "x-kubernetes-validations": [rule("self == oldSelf")]}
 
-    (found,) = validate_rules(tree(list={"type": "array", "items": items}), "s", frozenset(), is_root=True)
+    (found,) = validate_rules(tree(list={"type": "array", "maxItems": 10, "items": items}), "s", frozenset(), Costs())
     text = (
         "oldSelf cannot be used on the uncorrelatable portion of the schema within s.properties[spec].properties[list]"
     )
@@ -223,7 +224,7 @@ def test_stored_values_of_uncorrelated_items_are_unknown() -> None:
 def test_rule_on_a_value_of_unknown_type() -> None:
     content = {"type": "array", "x-kubernetes-validations": [rule("true")]}
 
-    (found,) = validate_rules(tree(open=content), "s", frozenset(), is_root=True)
+    (found,) = validate_rules(tree(open=content), "s", frozenset(), Costs())
     assert (found.reason, found.field) == (
         "InternalError",
         "s.properties[spec].properties[open].x-kubernetes-validations",
