@@ -46,7 +46,6 @@ class DesiredMount:
     """True if a pod sync has requested a mount, or a refresh, that has not started."""
     read_at: float = 0.0
     """Monotonic time at which the PersistentVolume was read."""
-    claim_read_at: float = 0.0
 
 
 @dataclass(slots=True)

@@ -213,14 +213,6 @@ def claim_size(claim: PersistentVolumeClaim | None) -> int | None:
     return _quantity((claim.status.capacity or {}).get(_STORAGE)) if claim is not None else None
 
 
-def requests_expansion(claim: PersistentVolumeClaim) -> bool:
-    """Return whether *claim* requests more than it has."""
-    resources = claim.spec.resources
-    requested = _quantity((resources.requests or {}).get(_STORAGE)) if resources is not None else None
-    current = claim_size(claim)
-    return requested is not None and current is not None and requested > current
-
-
 def claim_reference(claim: PersistentVolumeClaim) -> ObjectReference:
     """Return a reference to a claim, for events."""
     meta = claim.metadata

@@ -11,7 +11,7 @@ from nodeagent.contracts.persistent_volumes import ClaimResolver, PersistentVolu
 from nodeagent.errors import NodeAgentError, VolumeError
 from nodeagent.model.pod import Pod, Volume
 from nodeagent_plugins.volumes.actual_state import DesiredMount, MountState, NodeVolume
-from nodeagent_plugins.volumes.expansion import claim_size, requests_expansion
+from nodeagent_plugins.volumes.expansion import claim_size
 from nodeagent_plugins.volumes.features import features_of
 from nodeagent_plugins.volumes.kinds import AdaptedKind, Kinds, shared_name, unique_name
 from nodeagent_plugins.volumes.reconstruction import VOLUME_DEVICES, VOLUMES
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 READ_AGAIN_SECONDS = 300.0
 """Interval at which the PersistentVolume of a mounted volume is read, also if its claim has not changed; and the claim,
 if the kind does not expand volumes."""
-READ_CLAIM_SECONDS = 100.0
-"""Interval at which the claim of a mounted volume is read that can be expanded; during an expansion, it is read in each
-pod sync."""
 
 
 _OTHER_LABEL = (
@@ -127,9 +124,7 @@ class Populator:
         if adapted is not None:
             kind, directory_kind = adapted, adapted.directory_name(spec)
         else:
-            if mounted is not None and _is_current(mounted, volume, now):
-                spec = mounted.spec
-            elif self._claims is not None:
+            if self._claims is not None:
                 spec = await self._claims.resolve(pod, volume, mounted.spec if mounted is not None else None)
             kind = self._find(pod, spec)
             adapted = kind if isinstance(kind, AdaptedKind) else None
@@ -155,14 +150,10 @@ class Populator:
             found.released = False
         if desired is None:
             self._take_mount(record, pod.uid, directory)
-            desired = DesiredMount(pod, spec, [volume.name], directory, now, label, needed, read_at=now)
-            desired.claim_read_at = now
-            record.desired[pod.uid] = desired
+            record.desired[pod.uid] = DesiredMount(pod, spec, [volume.name], directory, now, label, needed, read_at=now)
             return record
         if mounted is None or desired.spec.persistent_volume is not spec.persistent_volume:
             desired.read_at = now
-        if spec is not desired.spec:
-            desired.claim_read_at = now
         mount = record.mounts.get(pod.uid)
         desired.pod, desired.spec = pod, spec
         desired.requested = refresh or desired.requested or mount is None or mount.state is not MountState.MOUNTED
@@ -214,14 +205,6 @@ class Populator:
         if pod.uid in desired:
             return desired[pod.uid].selinux_label, desired[pod.uid].needed_label
         return await self._mount_labels.select(pod, spec, kind, [each.needed_label for each in desired.values()])
-
-
-def _is_current(mounted: DesiredMount, volume: Volume, now: float) -> bool:
-    """Return whether the claim of a mounted volume need not be read now."""
-    spec = mounted.spec
-    if spec.claim is None or spec.volume != volume or now - mounted.claim_read_at >= READ_CLAIM_SECONDS:
-        return False
-    return not spec.claim.status.conditions and not requests_expansion(spec.claim)
 
 
 def used_volumes(pod: Pod) -> dict[str, set[VolumeMode]]:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from nodeagent.base.release import Release, SelectedRelease
 from nodeagent.config.features import build_gates
 from nodeagent.contracts.api import PERSISTENT_VOLUME_CLAIMS
 from nodeagent.errors import ApiConflict, VolumeError
-from nodeagent.model.persistent_volume import ClaimResources
 from nodeagent.testing import FakeApi, FakeClock
 from nodeagent.testing.persistent_volumes import FakePersistentKind, uncertain
-from nodeagent_plugins.volumes.population import READ_CLAIM_SECONDS
 
 from .host import Host, claim_pod
 
@@ -101,40 +97,12 @@ async def test_small_volume_is_expanded_before_it_counts_as_mounted(host: Host, 
     ] * 2
 
 
-async def read_again(host: Host) -> None:
-    """Sync the pod when its claim is due to be read again."""
-    await host.clock.advance(READ_CLAIM_SECONDS)
-    await (await host.begin(claim_pod()))
-
-
-@pytest.mark.parametrize(
-    ("requested", "conditions", "reads"),
-    [("1Gi", None, 1), ("2Gi", None, 3), ("1Gi", [{"type": "Resizing", "status": "True"}], 3)],
-)
-async def test_claim_is_read_in_each_sync_during_an_expansion(
-    host: Host, requested: str, conditions: list[dict[str, Any]] | None, reads: int
-) -> None:
-    grow(host, size="1Gi")
-    spec = host.claims.specs["data"]
-    assert spec.claim is not None
-    resources = ClaimResources(requests={"storage": requested})
-    claim = replace(
-        spec.claim,
-        spec=replace(spec.claim.spec, resources=resources),
-        status=replace(spec.claim.status, conditions=conditions),
-    )
-    host.claims.specs["data"] = dataclasses.replace(spec, claim=claim)
-    for _ in range(3):
-        await (await host.begin(claim_pod()))
-    assert len(host.claims.known) == reads
-
-
 async def test_volume_in_use_is_expanded_at_a_pod_sync(host: Host, api: FakeApi) -> None:
     grow(host, size="1Gi")
     await (await host.begin(claim_pod()))
     grow(host)
     host.kind.fail("expand", VolumeError("rpc error: code = Internal desc = no"))
-    await read_again(host)
+    await (await host.begin(claim_pod()))
     await host.clock.advance(0)
     assert host.recorder.of("VolumeResizeFailed")[0].note == (
         'NodeExpandVolume.NodeExpandVolume failed for volume "pv-data" : rpc error: code = Internal desc = no'
@@ -151,7 +119,7 @@ async def test_source_of_a_mounted_volume_is_read_again_every_five_minutes(host:
     for seconds in (0, 60, 60, 200):
         await host.clock.advance(seconds)
         await (await host.begin(claim_pod()))
-    assert [known is None for known in host.claims.known] == [True, False, True]
+    assert [known is None for known in host.claims.known] == [True, False, False, True]
 
 
 class PlainKind(FakePersistentKind):
@@ -270,7 +238,7 @@ class TestRecovery:
         await (await host.begin(claim_pod()))
         grow(host, status=pending("2Gi"))
         api.fail("patch", ApiConflict("the object has been modified"))
-        await read_again(host)
+        await (await host.begin(claim_pod()))
         await host.clock.advance(0)
         assert host.recorder.of("VolumeResizeFailed")[0].note == (
             'NodeExpandVolume.NodeExpandVolume failed for volume "pv-data" : MountVolume.NodeExpandVolume failed to '
@@ -313,6 +281,6 @@ class TestRecovery:
         await (await host.begin(claim_pod()))
         status = {"capacity": {"storage": "2Gi"}, "allocatedResources": {"storage": "2Gi"}}
         grow(host, status=status, modes=["ReadWriteMany"])
-        await read_again(host)
+        await (await host.begin(claim_pod()))
         await host.clock.advance(0)
         assert host.kind.expanded == [2 * GIB] and patches(api) == []
