@@ -19,9 +19,8 @@ _COMMON = (
     "--disable-admission-plugins=ResourceQuota",  # its controller writes the status of quotas
     "--bind-pods-to-single-node=false",  # the recorded servers have no scheduler
     "--manage-volumes=false",  # nor a controller of volumes
-    # nor one of workloads, nodes and endpoints
-    "--controllers=clusterrole-aggregation-controller,disruption-controller,garbage-collector-controller,"
-    "namespace-controller",
+    # nor one of workloads, nodes, endpoints and disruption budgets
+    "--controllers=clusterrole-aggregation-controller,garbage-collector-controller,namespace-controller",
 )
 OPTIONS = (*SERVER_OPTIONS, *_COMMON)
 NEWEST_OPTIONS = ("--compatibility-version=1.36", *NEWEST_SERVER_OPTIONS, *_COMMON)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
+import sys
 import tempfile
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -66,7 +68,9 @@ async def check_project(directory: Path, *, deadline_of: DeadlineOf) -> Sequence
 
 
 def _read(directory: Path) -> ExternalPlugin:
-    """Return the plugin that the file describes; its command is relative to *directory* or found in ``PATH``.
+    """Return the plugin that the file describes.
+
+    Its command is relative to *directory*, or found next to the executable of Python or in ``PATH``.
 
     :raises ValueError: the file is invalid; the message has a line per problem.
     """
@@ -94,7 +98,8 @@ def _resolve(executable: str, directory: Path) -> str:
     """Return the absolute path of an executable, unchanged if it is not found."""
     if "/" in executable:
         return str(directory.resolve() / executable)  # A link in a virtual environment must not be followed.
-    return shutil.which(executable) or executable
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    return shutil.which(executable, path=path) or executable
 
 
 def _schema_problems(settings: Mapping[str, Any]) -> list[tuple[str, str]]:

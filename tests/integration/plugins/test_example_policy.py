@@ -96,7 +96,7 @@ def test_plugin_rejects_a_pod_by_its_settings(environment, tmp_path):
             plugins.provide_all("nodeagent_configure", config=context.config, context=context, plugins=plugins)
             for image in ("registry.example.com/app:1", "evil.test/app:1"):
                 print(await admit(plugins, make_pod(containers=[make_container(image=image)])))
-            print(plugins.decisions[-1].plugin)
+            print([*plugins.decisions][-1].plugin)
 
         asyncio.run(main(Path(sys.argv[1])))
         """
