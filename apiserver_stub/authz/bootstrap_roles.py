@@ -284,6 +284,16 @@ GATED: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "DRAResourceClaimGranularStatusAuthorization": ("patch,update resource resourceclaims/binding",),
     },
+    "system:controller:service-cidrs-controller": {
+        "MultiCIDRServiceAllocator": (
+            "get,list,patch,update,watch networking servicecidrs",
+            "patch,update networking servicecidrs/finalizers",
+            "patch,update networking servicecidrs/status",
+            "get,list,watch networking ipaddresses",
+            "create,patch,update core,events events",
+        ),
+    },
+    "system:node-proxier": {"MultiCIDRServiceAllocator": ("list,watch networking servicecidrs",)},
     "system:kube-scheduler": {
         "DynamicResourceAllocation": (
             "get,list,watch resource deviceclasses",

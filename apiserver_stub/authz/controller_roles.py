@@ -205,6 +205,7 @@ CONTROLLERS: Lines = {
         "create,update core configmaps",
         "create,patch,update core,events events",
     ),
+    "service-cidrs-controller": (),
     "service-controller": (
         "get,list,watch core services",
         "patch,update core services/status",

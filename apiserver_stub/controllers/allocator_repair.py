@@ -89,7 +89,7 @@ class Repair:
 
     def __init__(self, store: Store, addresses: ServiceAllocators, event_ttl_seconds: int | None) -> None:
         self._store, self._addresses, self._event_ttl_seconds = store, addresses, event_ttl_seconds
-        self._kinds = [_addresses(item, version, addresses) for version, item in addresses.addresses.items()]
+        self._kinds = [_addresses(item, version, addresses) for version, item in addresses.bitmaps.items()]
         self._kinds.append(_ports(addresses.ports))
         self._leaks: dict[str, dict[int, int]] = {}
 
@@ -210,9 +210,9 @@ def _numbers(kind: RangeKind, addresses: ServiceAllocators, service: Object, fin
     found = []
     for text in use.addresses:
         address = parse_address(text)
-        served = address is not None and address.version in addresses.addresses
+        served = address is not None and address.version in addresses.bitmaps
         if address is not None and served:
-            if addresses.addresses[address.version] is kind.allocation:
+            if addresses.bitmaps[address.version] is kind.allocation:
                 found.append(int(address))
         elif kind.allocation.key == "serviceips":  # Reported once, with the primary range.
             what = "is not a valid IP" if address is None else "is of ip family that is no longer configured on cluster"

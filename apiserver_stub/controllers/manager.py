@@ -16,6 +16,7 @@ from apiserver_stub.controllers.leadership import Leadership
 from apiserver_stub.controllers.object_index import ObjectIndex
 from apiserver_stub.controllers.plugin import Controller, ControllerContext
 from apiserver_stub.controllers.views import View
+from nodeagent.base.release import OLDEST, Release
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.registry import Registry
@@ -44,10 +45,10 @@ def _classes() -> Iterator[type[Controller]]:
                 yield value
 
 
-def served(controllers: Iterable[type[Controller]], registry: Registry) -> list[type[Controller]]:
+def served(controllers: Iterable[type[Controller]], registry: Registry, identity: Identity) -> list[type[Controller]]:
     """Return the controllers whose resources are served."""
     resources = {qualified(item.plural, item.group) for item in registry}
-    return [item for item in controllers if resources.issuperset(item.resources)]
+    return [item for item in controllers if resources.issuperset(item.resources_of(identity))]
 
 
 class ControllerManager:
@@ -66,11 +67,12 @@ class ControllerManager:
         clock: Clock,
         event_ttl_seconds: int | None = None,
         holder: str = "",
+        release: Release = OLDEST,
     ) -> None:
         self._index = ObjectIndex(verbs.store, views_of(controllers, identity))
         self._leadership = Leadership(verbs.store, identity, clock, holder)
         context = ControllerContext(
-            verbs, registry, identity, gates, self._index, self._leadership, clock, event_ttl_seconds
+            verbs, registry, identity, gates, self._index, self._leadership, clock, event_ttl_seconds, release
         )
         self._controllers = [item(context) for item in controllers]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -10,6 +10,7 @@ from apiserver_stub.controllers.event_recorder import EventRecorder
 from apiserver_stub.controllers.object_index import ObjectIndex
 from apiserver_stub.controllers.object_writer import ObjectWriter
 from apiserver_stub.controllers.views import View
+from nodeagent.base.release import OLDEST, Release
 
 if TYPE_CHECKING:
     from apiserver_stub.controllers.leadership import Leadership
@@ -33,6 +34,8 @@ class ControllerContext:
     leadership: Leadership
     clock: Clock
     event_ttl_seconds: int | None = None
+    release: Release = OLDEST
+    """Kubernetes release whose API the server has."""
 
     def writer(self, controller: str) -> ObjectWriter:
         """Return the writer of *controller*."""
@@ -58,6 +61,11 @@ class Controller:
 
     def __init__(self, context: ControllerContext) -> None:
         self.context = context
+
+    @classmethod
+    def resources_of(cls, identity: Identity) -> Sequence[str]:
+        """Return :attr:`resources`, and those whose names depend on *identity*."""
+        return cls.resources
 
     @classmethod
     def views_of(cls, identity: Identity) -> Mapping[str, type[View]]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import internal
+from apiserver_stub.kinds.address_allocation import AddressAllocation, ServiceName
 from apiserver_stub.kinds.range_allocation import AllocationError, RangeAllocation
 from apiserver_stub.kinds.service_fields import needs_cluster_ip, needs_node_ports, node_ports
 from apiserver_stub.storage import Store, StoreRejected, StoreUnavailable
@@ -15,8 +16,10 @@ from apiserver_stub.validation.addresses import parse_address
 from apiserver_stub.validation.services import needs_health_port
 
 if TYPE_CHECKING:
+    from apiserver_stub.kinds.address_objects import AddressObjects
     from apiserver_stub.kinds.settings import Network
 
+Allocation = RangeAllocation | AddressAllocation
 _log = logging.getLogger(__name__)
 
 _KEYS = ("serviceips", "secondaryserviceips")
@@ -36,24 +39,34 @@ class ServiceAllocators:
     """The ranges for addresses of *networks*, the primary one first, and for node *ports*.
 
     spec: opt.service-cluster-ip-range, opt.service-node-port-range
+
+    :param address_objects: objects that record the addresses instead of bitmaps
+        (spec: gate.MultiCIDRServiceAllocator).
     """
 
-    def __init__(self, networks: Sequence[Network], ports: range) -> None:
+    def __init__(
+        self, networks: Sequence[Network], ports: range, address_objects: AddressObjects | None = None
+    ) -> None:
         self.networks: dict[int, Network] = {network.version: network for network in networks}
-        self.addresses: dict[int, RangeAllocation] = {
-            network.version: _of_network(key, network) for key, network in zip(_KEYS, networks, strict=False)
-        }
+        self.address_objects = address_objects
+        self.bitmaps: dict[int, RangeAllocation] = {}
+        """Ranges of addresses by IP version, unless objects record them."""
+        if address_objects is None:
+            self.bitmaps = {
+                network.version: _of_network(key, network) for key, network in zip(_KEYS, networks, strict=False)
+            }
+            self.addresses: Mapping[int, Allocation] = self.bitmaps
+        else:
+            self.addresses = {version: AddressAllocation(address_objects, version) for version in self.networks}
         kept = min(max(16, len(ports) // 32), 128) if len(ports) > 16 else 0
         port_range = f"{ports.start}-{ports.stop - 1}"
         self.ports = RangeAllocation(
             "servicenodeports", port_range, ports.start, len(ports), kept, "provided port is already allocated"
         )
 
-    def numbers(self, allocations: ServiceAllocations) -> dict[RangeAllocation, set[int]]:
+    def numbers(self, allocations: ServiceAllocations) -> dict[Allocation, set[int]]:
         """Return the numbers of *allocations* in each range; addresses and ports outside of all ranges are omitted."""
-        numbers: dict[RangeAllocation, set[int]] = {
-            self.ports: {port for port in allocations.ports if port in self.ports}
-        }
+        numbers: dict[Allocation, set[int]] = {self.ports: {port for port in allocations.ports if port in self.ports}}
         for text in allocations.addresses:
             address = parse_address(text)
             if address is None or (allocation := self.addresses.get(address.version)) is None:
@@ -66,15 +79,24 @@ class ServiceAllocators:
 class ServiceReservation:
     """Allocations of one write of a service, and those that it releases if it succeeds.
 
+    :param service: the service that is written.
     :param before: addresses and ports of the service before the write.
     :param dry_run: allocate nothing; the first address of the network and fixed ports are placeholders.
     """
 
-    def __init__(self, ranges: ServiceAllocators, store: Store, before: ServiceAllocations, *, dry_run: bool) -> None:
+    def __init__(
+        self,
+        ranges: ServiceAllocators,
+        store: Store,
+        service: ServiceName,
+        before: ServiceAllocations,
+        *,
+        dry_run: bool,
+    ) -> None:
         self.ranges, self.before = ranges, before
-        self._store, self._dry_run = store, dry_run
-        self._allocated: list[tuple[RangeAllocation, int]] = []
-        self._released_on_success: dict[RangeAllocation, set[int]] = {}
+        self._store, self._service, self._dry_run = store, service, dry_run
+        self._allocated: list[tuple[Allocation, int]] = []
+        self._released_on_success: dict[Allocation, set[int]] = {}
         self._placeholder_ports: list[int] = []
 
     async def allocate_address(self, version: int, requested: str = "") -> str:
@@ -138,10 +160,15 @@ class ServiceReservation:
         self._placeholder_ports.append(number)
         return number
 
-    async def _allocate(self, allocation: RangeAllocation, requested: int | None = None) -> int:
+    async def _allocate(self, allocation: Allocation, requested: int | None = None) -> int:
         if self._dry_run and requested is not None:
+            if isinstance(allocation, AddressAllocation):
+                allocation.check(self._store, requested)
             return requested
-        number = await allocation.allocate(self._store, requested)
+        if isinstance(allocation, AddressAllocation):
+            number = await allocation.allocate(self._store, self._service, requested)
+        else:
+            number = await allocation.allocate(self._store, requested)
         self._allocated.append((allocation, number))
         return number
 
@@ -156,13 +183,13 @@ class ServiceReservation:
             await self._release_numbers(self._released_on_success)
 
     async def release(self) -> None:
-        taken: dict[RangeAllocation, set[int]] = {}
+        taken: dict[Allocation, set[int]] = {}
         for allocation, number in self._allocated:
             taken.setdefault(allocation, set()).add(number)
         self._allocated.clear()
         await self._release_numbers(taken)
 
-    async def _release_numbers(self, by_range: dict[RangeAllocation, set[int]]) -> None:
+    async def _release_numbers(self, by_range: dict[Allocation, set[int]]) -> None:
         for allocation, numbers in by_range.items():
             try:
                 await allocation.release(self._store, numbers)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.defaulting import services as defaulting
+from apiserver_stub.kinds.address_allocation import ServiceName
+from apiserver_stub.kinds.address_objects import AddressObjects
 from apiserver_stub.kinds.columns import AGE, NAME, at, first_three, load_balancer_addresses
 from apiserver_stub.kinds.registry import PROXY_VERBS, Column, Deprecation, Resource, Strategy, Subresource
 from apiserver_stub.kinds.service_allocation import allocate
@@ -79,7 +81,9 @@ class ServiceStrategy(Strategy):
         self, store: Store, new: Object | None, old: Object | None, *, dry_run: bool = False
     ) -> ServiceReservation:
         before = used_by(old) if old is not None else ServiceAllocations((), ())
-        reservation = ServiceReservation(self.addresses, store, before, dry_run=dry_run)
+        metadata = (new or old or {})["metadata"]
+        service = ServiceName(metadata["namespace"], metadata["name"])
+        reservation = ServiceReservation(self.addresses, store, service, before, dry_run=dry_run)
         if new is not None:
             try:
                 await allocate(new, reservation, old)
@@ -130,7 +134,10 @@ class EndpointsStrategy(Strategy):
 
 def resources(settings: KindSettings) -> list[Resource]:
     rules = ServiceRules.of(settings.gates, settings.compatibility_version)
-    addresses = ServiceAllocators(settings.service_networks, settings.service_node_ports)
+    address_objects = None
+    if settings.gates.enabled("MultiCIDRServiceAllocator"):
+        address_objects = AddressObjects.of(settings.identity, settings.compatibility_version)
+    addresses = ServiceAllocators(settings.service_networks, settings.service_node_ports, address_objects)
     return [
         Resource(
             "",

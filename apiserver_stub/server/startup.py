@@ -28,7 +28,6 @@ from apiserver_stub.aggregation.remotes import Remotes
 from apiserver_stub.audit.context import Audit
 from apiserver_stub.authz.bootstrap import ensure_bootstrap_policy
 from apiserver_stub.controller_discovery import discover_controllers
-from apiserver_stub.controllers.allocator_repair import repair_service_ranges
 from apiserver_stub.controllers.api_services import Registration
 from apiserver_stub.controllers.authentication_config_map import AuthenticationConfigMap, RequestHeaderNames
 from apiserver_stub.controllers.cluster_role_aggregation import aggregate_roles, keep_aggregated
@@ -74,6 +73,7 @@ from apiserver_stub.server.credentials import generate_tokens, read_tokens, writ
 from apiserver_stub.server.custom_kinds import build_cleanup, build_custom_kinds
 from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.server.request_pipeline import build_pipeline
+from apiserver_stub.server.service_ranges import prepare_service_ranges
 from apiserver_stub.server.serving_certificate import Certificates
 from apiserver_stub.server.storage import (
     build_storage,
@@ -211,7 +211,7 @@ async def start(options: Options) -> RunningServer:
             ),
         )
         await authentication_config_map.publish()
-        service_ranges = await repair_service_ranges(store, registry, event_ttl_seconds)
+        service_ranges = await prepare_service_ranges(store, registry, identity, event_ttl_seconds)
         tasks = await stack.enter_async_context(TaskOwner("apiserver"))
         admission = await build_admission(
             options,
@@ -266,8 +266,8 @@ async def start(options: Options) -> RunningServer:
         tasks.start(registration.keep(), "api-services")
         if options.runs_controller("clusterrole-aggregation-controller"):
             tasks.start(keep_aggregated(store, identity), "aggregated-roles")
-        if service_ranges is not None:
-            tasks.start(service_ranges.run(), "service-ranges")
+        for name, controller in service_ranges.items():
+            tasks.start(controller.run(), name)
         if custom_kinds is not None:
             tasks.start(custom_kinds.run(), "custom-kinds")
             tasks.start(build_cleanup(context, registry, identity).run(), "custom-resource-cleanup")
@@ -282,10 +282,18 @@ async def start(options: Options) -> RunningServer:
             eviction = DeviceTaintEviction(context, registry, identity, event_ttl_seconds)
             tasks.start(eviction.run(), "device-taint-eviction")
         enabled = [item for item in discover_controllers().controllers if options.runs_controller(item.name)]
-        if controllers := served(enabled, registry):
+        if controllers := served(enabled, registry, identity):
             holder = f"{socket.gethostname()}_{uuid.uuid4()}" if options.store_servers else ""
             manager = ControllerManager(
-                controllers, context, registry, identity, options.gates, SystemClock(), event_ttl_seconds, holder
+                controllers,
+                context,
+                registry,
+                identity,
+                options.gates,
+                SystemClock(),
+                event_ttl_seconds,
+                holder,
+                options.compatibility_version,
             )
             tasks.start(manager.run(), "controllers")
         if options.bind_pods_to_single_node:

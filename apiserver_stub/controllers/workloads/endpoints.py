@@ -140,6 +140,10 @@ class EndpointSlices(_ServiceController):
     views: ClassVar[Mapping[str, type[View]]] = {_SERVICES: ServiceView, _PODS: PodView, _NODES: NodeView}
 
     @classmethod
+    def resources_of(cls, identity: Identity) -> Sequence[str]:
+        return (*cls.resources, f"endpointslices.{identity.group('discovery')}")
+
+    @classmethod
     def views_of(cls, identity: Identity) -> Mapping[str, type[View]]:
         return {**cls.views, _slices(identity): OwnerView}
 

@@ -142,12 +142,28 @@ KINDS = {
         "PriorityLevelConfigurationList",
     ),
     "networking_v1": (
+        "IPAddress",
+        "IPAddressList",
         "Ingress",
         "IngressClass",
         "IngressClassList",
         "IngressList",
         "NetworkPolicy",
         "NetworkPolicyList",
+        "ServiceCIDR",
+        "ServiceCIDRList",
+    ),
+    "networking_v1alpha1": (
+        "IPAddress",
+        "IPAddressList",
+        "ServiceCIDR",
+        "ServiceCIDRList",
+    ),
+    "networking_v1beta1": (
+        "IPAddress",
+        "IPAddressList",
+        "ServiceCIDR",
+        "ServiceCIDRList",
     ),
     "node_v1": (
         "RuntimeClass",

@@ -24,7 +24,7 @@ from apiserver_stub.controllers.cluster_role_aggregation import keep_aggregated
 from apiserver_stub.controllers.garbage_collector import FOREGROUND, ORPHAN, GarbageCollector
 from apiserver_stub.controllers.kubernetes_service import KubernetesService, KubernetesServiceSettings
 from apiserver_stub.controllers.legacy_token_tracking import LegacyTokenTracking
-from apiserver_stub.controllers.manager import ControllerManager, bundled_controllers
+from apiserver_stub.controllers.manager import ControllerManager, bundled_controllers, served
 from apiserver_stub.controllers.namespace_contents import NamespaceContents
 from apiserver_stub.controllers.namespace_deletion import NamespaceDeletion
 from apiserver_stub.controllers.node_certificates import NodeCertificates
@@ -94,7 +94,13 @@ CONTROLLERS: dict[str, Make] = {
     "volume attributes classes": lambda store, clock: AttributesClassProtection(store, Identity(), clock).run(),
     "volumes": lambda store, clock: VolumeProtection(store, Identity(), clock).run(),
     "workloads": lambda store, clock: ControllerManager(
-        bundled_controllers(), context(store), REGISTRY, Identity(), build_gates({}), clock, 3600
+        served(bundled_controllers(), REGISTRY, Identity()),
+        context(store),
+        REGISTRY,
+        Identity(),
+        build_gates({}),
+        clock,
+        3600,
     ).run(),
 }
 every_controller = pytest.mark.parametrize("make", CONTROLLERS.values(), ids=CONTROLLERS.keys())

@@ -24,7 +24,7 @@ class Harness:
         self.store = store
         self.addresses = ServiceAllocators([ip_network(text) for text in networks], range(30000, 30100))
         self.repair = Repair(store, self.addresses, 3600)
-        self.ips, self.ports = self.addresses.addresses[4], self.addresses.ports
+        self.ips, self.ports = self.addresses.bitmaps[4], self.addresses.ports
 
     async def service(self, name: str, *addresses: str, ports: tuple[int, ...] = (), type: str = "NodePort") -> None:
         service = {

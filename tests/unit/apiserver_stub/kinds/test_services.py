@@ -31,12 +31,12 @@ class Harness:
 
     async def begin(self) -> Harness:
         """Initialize empty ranges."""
-        for allocation in (*self.addresses.addresses.values(), self.addresses.ports):
+        for allocation in (*self.addresses.bitmaps.values(), self.addresses.ports):
             await allocation.replace(self.store, Snapshot(), ())
         return self
 
     def _filled_in(self, spec: Any) -> Any:
-        service: Any = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}], **spec}}
+        service: Any = {"metadata": {"name": "s", "namespace": "ns"}, "spec": {"ports": [{"port": 80}], **spec}}
         self.strategy.default(service)
         return service
 
@@ -66,7 +66,7 @@ class Harness:
     async def taken(self) -> tuple[list[str], list[int]]:
         """Return the allocated addresses and ports."""
         addresses, ports = [], self.addresses.ports
-        for version, allocation in self.addresses.addresses.items():
+        for version, allocation in self.addresses.bitmaps.items():
             build = IPv4Address if version == 4 else IPv6Address
             found = await allocation.snapshot(self.store)
             addresses += [str(build(number)) for number in numbers_of(allocation.first, found.bits)]

@@ -101,7 +101,7 @@ class Cluster:
 @asynccontextmanager
 async def cluster(store: MeteredStore, clock: FakeClock, *names: str) -> AsyncIterator[Cluster]:
     """Run the controllers *names*, by default all."""
-    chosen = [item for item in served(bundled_controllers(), REGISTRY) if not names or item.name in names]
+    chosen = [item for item in served(bundled_controllers(), REGISTRY, Identity()) if not names or item.name in names]
     manager = ControllerManager(chosen, context(store), REGISTRY, Identity(), build_gates({}), clock, 3600)
     async with running(store, manager.run()):
         yield Cluster(store, clock)
