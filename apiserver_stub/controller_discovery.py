@@ -6,18 +6,17 @@ import functools
 import inspect
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from apiserver_stub.controllers import names
 from apiserver_stub.controllers.manager import bundled_controllers
 from apiserver_stub.controllers.plugin import Controller
 from apiserver_stub.plugins import PluginError, call, load_plugins
+from nodeagent.base.structs import Struct
 
 _NAME = re.compile("[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
-@dataclass(frozen=True, slots=True)
-class DiscoveredControllers:
+class DiscoveredControllers(Struct, frozen=True):
     """The available controllers, and the errors of those that could not be loaded."""
 
     controllers: tuple[type[Controller], ...]

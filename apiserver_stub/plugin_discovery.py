@@ -7,11 +7,11 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from apiserver_stub.plugins import PluginError, call, load_plugins
+from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
     from apiserver_stub.admission import AdmissionPlugin
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 _DECLARED = (("name", str), ("order", int), ("enabled_by_default", bool))
 
 
-@dataclass(frozen=True, slots=True)
-class DiscoveredPlugins:
+class DiscoveredPlugins(Struct, frozen=True):
     """The available plugins, and the errors of those that could not be loaded."""
 
     plugins: Mapping[str, type[AdmissionPlugin]]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,6 +21,7 @@ from nodeagent.base.aio import Backoff, Clock, SystemClock
 from nodeagent.base.exec_plugin import ExecPluginError
 from nodeagent.base.file_signature import file_signatures
 from nodeagent.base.kubeconfig import Kubeconfig, KubeconfigError
+from nodeagent.base.structs import Struct
 
 _log = logging.getLogger(__name__)
 
@@ -45,8 +45,7 @@ class _Transient(WebhookError):
         self.pause_seconds = pause_seconds
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookResponse:
+class WebhookResponse(Struct, frozen=True):
     """A response, of any status code."""
 
     status: int

@@ -33,7 +33,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from nodeagent.base.structs import Struct
 
 
 class NodeAgentError(Exception):
@@ -50,8 +51,7 @@ class NodeAgentError(Exception):
             self.transient = transient
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """A validation error of an input."""
 
     source: str

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from nodeagent.base.aio import Clock
+from nodeagent.base.structs import MutableStruct
 from nodeagent.contracts.events import EventRecorder, EventType
 from nodeagent.model.meta import ObjectReference
 
@@ -15,8 +15,7 @@ MAX_EVENTS_PER_POD = 16
 MAX_PODS = 512
 
 
-@dataclass(slots=True)
-class JournalEntry:
+class JournalEntry(MutableStruct):
     """Equal events about one object, with count and first and last time."""
 
     type: EventType

@@ -10,10 +10,10 @@ import asyncio
 import importlib.metadata
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from nodeagent import hookspecs
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.context import ConfigContext, ServerContext
 from nodeagent.contracts.local import LocalQuery
@@ -69,8 +69,7 @@ class LoopHost(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Components:
+class Components(Struct, frozen=True):
     """The components of the agent that use the results of provider hooks."""
 
     configured: ConfigContext
@@ -80,8 +79,7 @@ class Components:
     """Provides the routes again; raises an exception and keeps the previous ones if that fails."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Disabled:
+class _Disabled(Struct, frozen=True):
     """The objects of a disabled plugin."""
 
     withdrawn: Withdrawn

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import field
+
+from nodeagent.base.structs import Struct
 from nodeagent.errors import Problem
 from nodeagent.pluginmanager import QuarantinePolicy
 
@@ -24,8 +26,7 @@ FIELDS = ("requiredPlugins", "quarantine", "stall")
 """Fields of the file that this module reads."""
 
 
-@dataclass(frozen=True, slots=True)
-class StallPolicy:
+class StallPolicy(Struct, frozen=True):
     """Limits for a blocked event loop, from ``stall`` of ``--plugin-config``."""
 
     report_seconds: float = 1.0
@@ -36,8 +37,7 @@ class StallPolicy:
     """Time for which the service manager receives watchdog pings although the event loop is blocked."""
 
 
-@dataclass(frozen=True, slots=True)
-class Containment:
+class Containment(Struct, frozen=True):
     """Limits for plugins."""
 
     required: tuple[str, ...] = ()

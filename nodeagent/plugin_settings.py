@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec import field
+
 from nodeagent.base import yamlsafe
+from nodeagent.base.structs import Struct
 from nodeagent.errors import ConfigError, Problem
 from nodeagent.plugin_containment import FIELDS, Containment, parse_containment
 from nodeagent.plugin_schemas import validate_in_subprocess
 from nodeagent.pluginmanager import PluginManager
 
 
-@dataclass(frozen=True, slots=True)
-class PluginConfig:
+class PluginConfig(Struct, frozen=True):
     """Contents of ``--plugin-config``."""
 
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)

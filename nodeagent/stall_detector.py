@@ -14,10 +14,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
+from nodeagent.base.structs import Struct
 from nodeagent.plugin_containment import StallPolicy
 from nodeagent.pluginmanager import InFlightCall, PluginManager
 from nodeagent.pluginmanager.metered import EventLoopBlocked
@@ -29,8 +30,7 @@ _SAMPLES_PER_REPORT = 2
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Stall:
+class Stall(Struct, frozen=True):
     """A period in which the event loop did not respond."""
 
     plugin: str

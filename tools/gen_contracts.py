@@ -15,6 +15,8 @@ CONTRACTS = ROOT / "nodeagent" / "contracts"
 CONFIGURATION = "configuration"
 """The module whose types are documented field by field on the configuration page."""
 _DEFINITIONS = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+_STRUCTS = frozenset({"Struct", "MutableStruct"})
+"""Base classes of data classes; see ``nodeagent.base.structs``."""
 _FIELD = re.compile(r":(param|raises|returns|ivar)(?: (\w+))?: (.*)", re.DOTALL)
 
 
@@ -171,7 +173,8 @@ def _page(module: Module, note: str, hooks: Sequence[HookUse], links: Mapping[st
 def _class_section(kind: ast.ClassDef, hooks: Sequence[HookUse], links: Mapping[str, str]) -> Iterator[str]:
     docstring = parse_docstring(kind)
     yield f"## {kind.name}"
-    bases = ", ".join(_link(ast.unparse(base), links) for base in kind.bases)
+    named = (ast.unparse(base) for base in kind.bases)
+    bases = ", ".join(_link(base, links) for base in named if base not in _STRUCTS)
     facts = [f"- **Kind:** {_kind(kind)}{f' ({bases})' if bases and _kind(kind) != 'enumeration' else ''}"]
     for label, uses in (
         ("Returned by", [hook.name for hook in hooks if kind.name in hook.returned]),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.cel.authorization import Decide
+from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
     from apiserver_stub.admission.listers import Lister
@@ -22,16 +22,14 @@ if TYPE_CHECKING:
     from nodeagent.base.release import Release
 
 
-@dataclass(frozen=True, slots=True)
-class DefaultTolerations:
+class DefaultTolerations(Struct, frozen=True):
     """Seconds for which pods tolerate an unhealthy node unless their spec has a toleration for it."""
 
     not_ready_seconds: int
     unreachable_seconds: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdmissionContext:
+class AdmissionContext(Struct, frozen=True, kw_only=True):
     """The components for the creation of one plugin; all of them exist when ``create`` is called."""
 
     config: Object

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.cel import CelError, Expression
 from apiserver_stub.cel.admission import AdmissionExpression
+from nodeagent.base.structs import Struct
 
 _REFERENCE = re.compile(r"""\bvariables\s*(?:\.\s*(\w+)|\[\s*(?:'(\w+)'|"(\w+)")\s*\])""")
 _MISSING = re.compile(r"no such key: (\w+)")
@@ -17,8 +17,7 @@ _MESSAGE_BYTES = 5 * 1024
 _ANNOTATION_BYTES = 10 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """A validation that is false, or an expression whose evaluation failed."""
 
     message: str

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.request import RequestInfo
 from apiserver_stub.kinds import api_services
 from apiserver_stub.kinds.version_order import version_order
 from nodeagent.base.identity import Identity
+from nodeagent.base.structs import MutableStruct, Struct
 
 GroupVersion = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Remote:
+class Remote(Struct, frozen=True):
     """Remote API service, with a reference to a Service."""
 
     name: str
@@ -41,8 +42,7 @@ class Remote:
         return f"/apis/{self.group}/{self.version}"
 
 
-@dataclass(frozen=True, slots=True)
-class Discovered:
+class Discovered(Struct, frozen=True):
     """Cached discovery of a remote group version."""
 
     resources: Sequence[Object] = ()
@@ -55,8 +55,7 @@ class Discovered:
 NOTHING = Discovered()
 
 
-@dataclass(slots=True)
-class Remotes:
+class Remotes(MutableStruct):
     """Current remote group versions; written by the controller, read by requests."""
 
     identity: Identity

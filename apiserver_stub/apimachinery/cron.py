@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from apiserver_stub.apimachinery.status import quote
 from nodeagent.base.duration import parse_duration
+from nodeagent.base.structs import Struct
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -30,8 +30,7 @@ class CronError(ValueError):
     """The schedule is invalid; the message has upstream's wording."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Bounds:
+class _Bounds(Struct, frozen=True):
     low: int
     high: int
     names: tuple[str, ...] = ()
@@ -42,8 +41,7 @@ class _Bounds:
 _FIELDS = (_Bounds(0, 59), _Bounds(0, 23), _Bounds(1, 31), _Bounds(1, 12, _MONTHS, 1), _Bounds(0, 6, _DAYS))
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(Struct, frozen=True):
     """A parsed schedule."""
 
     minutes: frozenset[int] = frozenset()

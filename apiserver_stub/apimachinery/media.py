@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -16,14 +16,14 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, bad_request, unsupported_media_type
 from nodeagent.base import apiproto, yamlsafe
 from nodeagent.base.identity import Identity
+from nodeagent.base.structs import Struct
 
 JSON = "application/json"
 YAML = "application/yaml"
 APPLY_PATCH = "application/apply-patch+yaml"
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
+class Format(Struct, frozen=True):
     """Negotiated response format: encoding, and requested shape (``Table``, ``PartialObjectMetadata``…), if any."""
 
     encoding: str = JSON

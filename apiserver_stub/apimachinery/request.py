@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import parse_qsl, unquote
 
+from msgspec import field
+
 from apiserver_stub.apimachinery.status import ApiError, bad_request
 from nodeagent.base.gointeger import IntegerError, parse_int64
 from nodeagent.base.identity import Identity
+from nodeagent.base.structs import MutableStruct, Struct
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.media import Format
@@ -19,8 +21,7 @@ _FALSE = frozenset(["", "0", "false"])
 _CACHED_LENGTH = 200
 
 
-@dataclass(frozen=True, slots=True)
-class User:
+class User(Struct, frozen=True):
     """The user of a request."""
 
     name: str
@@ -32,8 +33,7 @@ class User:
 ANONYMOUS = User("system:anonymous", groups=("system:unauthenticated",))
 
 
-@dataclass(frozen=True, slots=True)
-class RequestInfo:
+class RequestInfo(Struct, frozen=True):
     """Attributes of a request for authorization and the verbs; a non-resource request has no *version*.
 
     The path of a non-resource request keeps a trailing slash, as permissions for ``/debug/pprof/*`` cover only paths
@@ -111,8 +111,7 @@ class Reservation(Protocol):
         """Release the allocated values after a write that was not made."""
 
 
-@dataclass(slots=True)
-class Request:
+class Request(MutableStruct):
     """A request in the pipeline."""
 
     method: str

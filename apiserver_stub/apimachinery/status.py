@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from nodeagent.base.release import OLDEST, Release
+from nodeagent.base.structs import Struct
 
 _NEWER_LENGTH_RULE = Release(1, 32)
 """First release with the newer wording for texts that are too long."""
@@ -24,8 +24,7 @@ _ESCAPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(Struct, frozen=True):
     """One validation error of a field."""
 
     reason: str

@@ -9,7 +9,6 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -26,6 +25,7 @@ from apiserver_stub.transport.http import HttpRequest
 from apiserver_stub.transport.rendered import Rendered
 from apiserver_stub.transport.response_writer import audit_id
 from nodeagent.base.identity import Identity
+from nodeagent.base.structs import Struct
 
 ID_HEADER = "Audit-ID"
 _SLOW_NANOSECONDS = 500_000_000
@@ -44,8 +44,7 @@ class _Named(msgspec.Struct):
     metadata: _Identity | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AuditNames:
+class AuditNames(Struct, frozen=True):
     """API version and annotations of events, and names for decoding bodies."""
 
     api_version: str

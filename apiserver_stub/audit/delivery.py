@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from nodeagent.base.structs import Struct
 
 BATCH, BLOCKING, STRICT = MODES = ("batch", "blocking", "blocking-strict")
 LEGACY, JSON = FORMATS = ("legacy", "json")
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(Struct, frozen=True):
     """Delivery mode and limits; *max_…* and *throttle_…* apply only to batches."""
 
     mode: str = BLOCKING

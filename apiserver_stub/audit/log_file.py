@@ -13,13 +13,13 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from apiserver_stub.audit import event as events
 from apiserver_stub.audit.event import Event
 from apiserver_stub.audit.policy import AuditError
+from nodeagent.base.structs import Struct
 
 _log = logging.getLogger(__name__)
 
@@ -29,8 +29,7 @@ _DEFAULT_MAX_MIB = 100
 _STAMP = "%Y-%m-%dT%H-%M-%S"
 
 
-@dataclass(frozen=True, slots=True)
-class Rotation:
+class Rotation(Struct, frozen=True):
     """Rotation limits; 0 means 100 MiB for *max_mib* and no limit for the other settings."""
 
     max_mib: int = 0

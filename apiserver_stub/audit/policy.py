@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from apiserver_stub.apimachinery.request import RequestInfo, User
 from nodeagent.base import yamlsafe
 from nodeagent.base.identity import Identity
 from nodeagent.base.names import subdomain_problems
+from nodeagent.base.structs import Struct
 
 _log = logging.getLogger(__name__)
 
@@ -65,8 +65,7 @@ class _File(msgspec.Struct, rename="camel"):
     omit_managed_fields: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """The level and the omissions for a request."""
 
     level: Level
@@ -74,8 +73,7 @@ class Decision:
     omit_managed_fields: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Matcher:
+class _Matcher(Struct, frozen=True):
     rule: _Rule
     decision: Decision
 

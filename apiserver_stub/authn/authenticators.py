@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
+from msgspec import field
+
 from apiserver_stub.apimachinery.request import User
+from nodeagent.base.structs import Struct
 
 
 class Rejected(Exception):
     """Invalid credentials of an authenticator; the message appears in logs and token reviews."""
 
 
-@dataclass(frozen=True, slots=True)
-class AuthenticatedUser:
+class AuthenticatedUser(Struct, frozen=True):
     """An authenticated user, and the requested audiences for which the token is valid."""
 
     user: User

@@ -11,7 +11,6 @@ import ssl
 import time
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from apiserver_stub.apimachinery.request import User
 from apiserver_stub.authn.authenticators import Rejected
 from apiserver_stub.transport.reloading_files import ReloadingFiles
 from nodeagent.base.metrics import Buckets
+from nodeagent.base.structs import MutableStruct, Struct
 from nodeagent.base.tls import TlsError
 
 if TYPE_CHECKING:
@@ -30,16 +30,14 @@ _HOURS, _DAYS = (0, 0.5, 1, 2, 6, 12), (1, 2, 4, 7, 30, 90, 180, 360)
 _SECONDS_LEFT = (*(3600 * hours for hours in _HOURS), *(86_400 * days for days in _DAYS))
 
 
-@dataclass(eq=False, slots=True)
-class PeerCertificates:
+class PeerCertificates(MutableStruct, eq=False):
     """Certificates of one connection (DER, the client's first), and the results of their verification."""
 
     chain: tuple[bytes, ...]
     results: dict[CaBundle, tuple[int, Subject | str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """Subject of a verified certificate, and its expiration (seconds since the epoch)."""
 
     common_name: str

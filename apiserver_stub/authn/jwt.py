@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -11,6 +10,7 @@ from jwt.api_jws import PyJWS
 from jwt.exceptions import InvalidTokenError
 
 from apiserver_stub.authn.keys import ALGORITHMS, PublicKey, SigningKey
+from nodeagent.base.structs import Struct
 
 _JWS = PyJWS(algorithms=list(ALGORITHMS))
 
@@ -19,8 +19,7 @@ class TokenError(ValueError):
     """The text is not a token, or its signature is invalid."""
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(Struct, frozen=True):
     """Decoded token; its claims must not be trusted before :meth:`verify`."""
 
     header: dict[str, Any]

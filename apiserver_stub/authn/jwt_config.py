@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,6 +17,7 @@ from apiserver_stub.cel import CelError, Expression
 from nodeagent.base import yamlsafe
 from nodeagent.base.identity import Identity
 from nodeagent.base.names import subdomain_problems
+from nodeagent.base.structs import Struct
 
 KIND = "AuthenticationConfiguration"
 _VERSION = "v1alpha1"
@@ -48,8 +48,7 @@ class JwtConfigError(ValueError):
     """The configuration is invalid; the text has one line per error."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mapped:
+class Mapped(Struct, frozen=True):
     """Mapping of a user attribute: from a claim with an optional prefix, from an expression, or none."""
 
     claim: str = ""
@@ -57,16 +56,14 @@ class Mapped:
     expression: Expression | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """Validation rule for the claims, or for the user that results from them."""
 
     expression: Expression
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class JwtConfig:
+class JwtConfig(Struct, frozen=True):
     """Configuration of a trusted issuer, and of the mapping from its claims to users."""
 
     issuer: str

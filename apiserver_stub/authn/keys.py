@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nodeagent.base.gobase64 import encode_url
+from nodeagent.base.structs import Struct
 from nodeagent.base.tls import write_private
 
 if TYPE_CHECKING:
@@ -75,8 +75,7 @@ class PublicKey:
         return verified
 
 
-@dataclass(frozen=True, slots=True)
-class SigningKey:
+class SigningKey(Struct, frozen=True):
     """A private key and the public half that verifies what it signed."""
 
     private: Any

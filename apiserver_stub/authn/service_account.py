@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from apiserver_stub.authn.authenticators import AuthenticatedUser, Rejected
 from apiserver_stub.authn.keys import PublicKey, SigningKey
 from apiserver_stub.storage import Store
 from nodeagent.base.identity import Identity
+from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
     from nodeagent.base.gates import FeatureGates
@@ -28,8 +28,7 @@ _BOUND = {"pod": "core/pods", "secret": "core/secrets"}
 _INVALIDATED = "service account token has been invalidated"
 
 
-@dataclass(frozen=True, slots=True)
-class Issued:
+class Issued(Struct, frozen=True):
     """A new token, with its lifetime in seconds, its expiration (seconds since the epoch), and warnings."""
 
     token: str

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
+
+from msgspec import field
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.request import RequestInfo, User
+from nodeagent.base.structs import MutableStruct
 
 Decision = Literal["allow", "deny", "no-opinion"]
 
@@ -35,8 +37,7 @@ ALLOW = AuthorizationResult("allow")
 NO_OPINION = AuthorizationResult("no-opinion")
 
 
-@dataclass(slots=True)
-class Rules:
+class Rules(MutableStruct):
     """Rules of a user in a namespace and for non-resource paths; *incomplete* if some cannot be listed."""
 
     resources: list[Object] = field(default_factory=list)

@@ -6,7 +6,6 @@ spec: opt.authorization-policy-file
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.authz import ALLOW, AuthorizationResult, Rules
 from nodeagent.base.identity import Identity
+from nodeagent.base.structs import Struct
 
 _log = logging.getLogger(__name__)
 
@@ -31,8 +31,7 @@ class PolicyError(ValueError):
     """The policy file is invalid; the text has a line per invalid line of the file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """A line of the policy file; ``*`` matches anything."""
 
     user: str = ""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import field
 
 from apiserver_stub import cel
 from apiserver_stub.apimachinery.status import Cause, duplicate, invalid_value, not_supported, quote, required
@@ -22,6 +22,7 @@ from nodeagent.base import yamlsafe
 from nodeagent.base.duration import parse_duration
 from nodeagent.base.identity import Identity
 from nodeagent.base.names import subdomain_problems
+from nodeagent.base.structs import Struct
 
 KIND = "AuthorizationConfiguration"
 _VERSION = "v1alpha1"
@@ -37,8 +38,7 @@ class AuthorizationConfigError(ValueError):
     """The file is invalid; the text has a line per problem."""
 
 
-@dataclass(frozen=True, slots=True)
-class AuthorizerConfig:
+class AuthorizerConfig(Struct, frozen=True):
     """An authorizer of the chain; for a webhook also its connection and settings."""
 
     mode: str

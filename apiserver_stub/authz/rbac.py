@@ -6,7 +6,6 @@ The rules of a user are cached until a role or binding changes (spec: opt.author
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from apiserver_stub.apimachinery.objects import Object
@@ -17,6 +16,7 @@ from apiserver_stub.authz.rules import Rule, read_rules
 from apiserver_stub.authz.store_index import IndexUpdater
 from apiserver_stub.storage import Store
 from nodeagent.base.identity import Identity
+from nodeagent.base.structs import Struct
 
 _MAX_CACHED_USERS = 4096
 _MAX_CACHED_RESULTS = 2048
@@ -26,8 +26,7 @@ Subject = tuple[str, str]
 """Kind and name; a service account is represented by its user name."""
 
 
-@dataclass(frozen=True, slots=True)
-class RbacNames:
+class RbacNames(Struct, frozen=True):
     """API group and collections of roles and bindings."""
 
     group: str
@@ -55,8 +54,7 @@ class NoSuchRole(LookupError):
         self.plural, self.name = plural, name
 
 
-@dataclass(frozen=True, slots=True)
-class _Binding:
+class _Binding(Struct, frozen=True):
     kind: str
     name: str
     namespace: str

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from apiserver_stub.apimachinery import objects
@@ -21,6 +20,7 @@ from apiserver_stub.webhook import Poster, WebhookError
 from nodeagent.base.aio import Clock, SystemClock, TaskOwner
 from nodeagent.base.aio.call_cache import CallCache
 from nodeagent.base.identity import Identity
+from nodeagent.base.structs import Struct
 
 _log = logging.getLogger(__name__)
 
@@ -33,8 +33,7 @@ _NO_RULES = "webhook authorizer does not support user rule resolution"
 _CONTRADICTION = "webhook subject access review returned both allow and deny response"
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookSettings:
+class WebhookSettings(Struct, frozen=True):
     """Review version, cache durations and match conditions of a webhook."""
 
     version: str = "v1beta1"

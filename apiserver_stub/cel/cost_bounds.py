@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+from nodeagent.base.structs import Struct
 
 UNLIMITED = (1 << 64) - 1
 ITEMS, KEYS, VALUES = "@items", "@keys", "@values"
@@ -56,8 +57,7 @@ class CallCost(NamedTuple):
     size: Range | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(Struct, frozen=True):
     """An operand."""
 
     path: Path = ()

@@ -7,8 +7,9 @@ selects an implementation by the kinds of the arguments only, so overloads with 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
     from cel_expr_python import cel
@@ -21,8 +22,7 @@ AUTHORIZER, PATH_CHECK, GROUP_CHECK, RESOURCE_CHECK, DECISION = (
 ANY_KINDS = ("bool", "bytes", "double", "duration", "int", "list", "map", "null", "string", "timestamp", "uint")
 
 
-@dataclass(frozen=True, slots=True)
-class Overload:
+class Overload(Struct, frozen=True):
     """One signature of a function; a member function has its receiver as the first parameter."""
 
     name: str

@@ -11,7 +11,6 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery import objects
@@ -21,6 +20,7 @@ from apiserver_stub.kinds.service_allocators import ServiceAllocators, used_by
 from apiserver_stub.kinds.services import ServiceStrategy
 from apiserver_stub.storage import Outcome, Put, Record, StoreRejected, StoreUnavailable
 from apiserver_stub.validation.addresses import parse_address
+from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.registry import Registry
@@ -39,8 +39,7 @@ _SERVICES = "core/services"
 _EVENTS = "core/events"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """Invalid allocation of a Service, as an event reports it."""
 
     service: Object
@@ -49,8 +48,7 @@ class Finding:
     note: str
 
 
-@dataclass(frozen=True, slots=True)
-class RangeKind:
+class RangeKind(Struct, frozen=True):
     """A range, and the wording of events about it."""
 
     allocation: RangeAllocation

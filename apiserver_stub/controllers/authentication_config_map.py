@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery import objects
@@ -15,6 +14,7 @@ from apiserver_stub.controllers.ensure import ensure
 from apiserver_stub.storage import Keep, Outcome, Put, Record, StoreUnavailable
 from apiserver_stub.transport.reloading_files import POLL_SECONDS
 from nodeagent.base.identity import Identity
+from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
     from apiserver_stub.authn.certificates import CaBundle
@@ -26,8 +26,7 @@ NAME = "extension-apiserver-authentication"
 _CONFIG_MAPS = "core/configmaps"
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHeaderNames:
+class RequestHeaderNames(Struct, frozen=True):
     """Accepted common names of the front proxy, and the names of the headers that carry the user."""
 
     allowed_names: Sequence[str] = ()

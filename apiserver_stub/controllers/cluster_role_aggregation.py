@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import msgspec
 
@@ -18,6 +17,7 @@ from apiserver_stub.storage import Keep, Outcome, Put, Record, Store
 from nodeagent.base.aio import Clock
 from nodeagent.base.identity import Identity
 from nodeagent.base.selectors import LabelSelector, Requirement
+from nodeagent.base.structs import Struct
 
 _OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
 _MAX_PAUSE_SECONDS = 5.0
@@ -40,8 +40,7 @@ async def aggregate_roles(store: Store, identity: Identity) -> None:
     await RoleAggregation(store, identity).run_passes(_STARTUP_PASSES)
 
 
-@dataclass(frozen=True, slots=True)
-class _Role:
+class _Role(Struct, frozen=True):
     labels: Mapping[str, str]
     rules: tuple[bytes, ...]
     selectors: tuple[LabelSelector, ...] | None

@@ -7,13 +7,13 @@ import logging
 import socket
 import time
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.storage import Keep, Outcome, Put, Record
 from nodeagent.base.aio import Clock, SystemClock
+from nodeagent.base.structs import MutableStruct
 
 if TYPE_CHECKING:
     from apiserver_stub.storage import Store
@@ -28,8 +28,7 @@ _MAX_NOTE, _ENDING = 1024, " ..."
 _MAX_PENDING, _MAX_SERIES = 1000, 4096
 
 
-@dataclass(slots=True)
-class _Series:
+class _Series(MutableStruct):
     key: str
     count: int
     seen_at: float

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery import objects
@@ -21,6 +20,7 @@ from apiserver_stub.defaulting.flow_control_objects import (
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
 from nodeagent.base.boolean import parse_bool
 from nodeagent.base.identity import Identity
+from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
     from apiserver_stub.storage import Store
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 DANGLING = "Dangling"
 
 
-@dataclass(frozen=True, slots=True)
-class FlowControlNames:
+class FlowControlNames(Struct, frozen=True):
     """Collections and API version of the objects of flow control."""
 
     schemas: str
@@ -53,8 +52,7 @@ def dangling_condition(level: str, *, exists: bool) -> Object:
     return {"type": DANGLING, "status": status, "reason": reason, "message": message}
 
 
-@dataclass(frozen=True, slots=True)
-class _Maintained:
+class _Maintained(Struct, frozen=True):
     """Objects of one kind with their specs by name."""
 
     collection: str

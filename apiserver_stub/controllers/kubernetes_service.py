@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery import objects
@@ -18,6 +17,7 @@ from apiserver_stub.storage.record import without_revision
 from apiserver_stub.verbs.allocation import NOT_MADE
 from apiserver_stub.verbs.deferred_write import write
 from nodeagent.base.identity import Identity
+from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Network, IPv6Network
@@ -34,8 +34,7 @@ _RENEW_SECONDS = 10.0
 _KEY = "default/kubernetes"
 
 
-@dataclass(frozen=True, slots=True)
-class KubernetesServiceSettings:
+class KubernetesServiceSettings(Struct, frozen=True):
     """Settings of the ``kubernetes`` Service."""
 
     networks: Sequence[IPv4Network | IPv6Network]

@@ -10,7 +10,6 @@ import asyncio
 import base64
 import contextlib
 import logging
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -24,6 +23,7 @@ from apiserver_stub.controllers.work_queue import WorkQueue
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
 from nodeagent.base.aio import Clock, SystemClock
 from nodeagent.base.identity import Identity
+from nodeagent.base.structs import Struct
 from nodeagent.base.tls import KeyPair, TlsError, certify
 
 if TYPE_CHECKING:
@@ -52,8 +52,7 @@ class NotANodeCertificate(ValueError):
     """The request is not a valid request for a node certificate; the message contains the reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeCertificateRequest:
+class NodeCertificateRequest(Struct, frozen=True):
     """Content of a valid request for a node certificate."""
 
     serving: bool

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery import objects
@@ -14,6 +13,7 @@ from apiserver_stub.controllers.work_queue import WorkQueue
 from apiserver_stub.storage import Keep, Outcome, Put, Record
 from nodeagent.base.aio import Clock
 from nodeagent.base.identity import Identity
+from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
     from apiserver_stub.storage import Store
@@ -32,8 +32,7 @@ _BY_CONDITION = {
 _UNSCHEDULABLE = "unschedulable"
 
 
-@dataclass(frozen=True, slots=True)
-class TaintKeys:
+class TaintKeys(Struct, frozen=True):
     """Keys of the taints that this controller sets."""
 
     by_condition: Mapping[tuple[str, str], str]

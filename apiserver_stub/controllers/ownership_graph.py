@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import field
+
+from nodeagent.base.structs import Struct
 
 Location = tuple[str, str]
 """Collection and key of an object."""
@@ -12,8 +15,7 @@ _MAX_VISITS = 1000
 """Maximum number of owners that the search for a cycle visits; in longer cycles, deletions stay blocked."""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """An object that has owners, or whose deletion waits for its dependents."""
 
     uid: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from apiserver_stub.controllers.event_recorder import EventRecorder
@@ -11,6 +10,7 @@ from apiserver_stub.controllers.object_index import ObjectIndex
 from apiserver_stub.controllers.object_writer import ObjectWriter
 from apiserver_stub.controllers.views import View
 from nodeagent.base.release import OLDEST, Release
+from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
     from apiserver_stub.controllers.leadership import Leadership
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from nodeagent.base.identity import Identity
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerContext:
+class ControllerContext(Struct, frozen=True):
     """Components of the server that controllers use."""
 
     verbs: VerbContext

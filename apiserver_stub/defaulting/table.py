@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import field
+
 from apiserver_stub.apimachinery.objects import Object
+from nodeagent.base.structs import Struct
 
 
-@dataclass(frozen=True)
-class Defaults:
+class Defaults(Struct, frozen=True):
     """The defaults of one type.
 
     The fields of an object that reaches a table are complete in Go's sense: a zero value of a field without presence is

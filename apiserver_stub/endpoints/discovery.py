@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from apiserver_stub.aggregation.remotes import NOTHING, GroupVersion, Remotes
@@ -17,6 +17,7 @@ from apiserver_stub.apimachinery.version import version
 from apiserver_stub.schema.null_times import OMITTED_SINCE, unset_creation_time
 from apiserver_stub.verbs.responses import Reply
 from nodeagent.base.release import OLDEST, Release
+from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
@@ -28,8 +29,7 @@ _STABLE_SINCE = Release(1, 30)
 _BETA, _STABLE = "v2beta1", "v2"
 
 
-@dataclass(frozen=True, slots=True)
-class DiscoverySettings:
+class DiscoverySettings(Struct, frozen=True):
     """Settings of discovery."""
 
     release: Release = OLDEST

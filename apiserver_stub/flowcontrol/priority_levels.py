@@ -7,13 +7,13 @@ import hashlib
 import math
 import time
 from collections import Counter, deque
-from dataclasses import dataclass
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.flowcontrol.schemas import FlowSchema
 from apiserver_stub.flowcontrol.seat_borrowing import SeatDemand
 from apiserver_stub.transport.retry_after import RetryAfter
+from nodeagent.base.structs import MutableStruct, Struct
 
 TIME_OUT, QUEUE_FULL, CONCURRENCY_LIMIT, CANCELLED = "time-out", "queue-full", "concurrency-limit", "cancelled"
 """Reasons of rejections."""
@@ -27,8 +27,7 @@ class Rejected(Exception):
     """Value of the ``Retry-After`` header of the response."""
 
 
-@dataclass(frozen=True, slots=True)
-class LevelSettings:
+class LevelSettings(Struct, frozen=True):
     """Settings of a priority level."""
 
     shares: int
@@ -64,8 +63,7 @@ def read_level(spec: Object) -> LevelSettings:
     )
 
 
-@dataclass(slots=True, eq=False)
-class Admission:
+class Admission(MutableStruct, eq=False):
     """A request that waits or executes, and the seats that it takes."""
 
     schema: FlowSchema

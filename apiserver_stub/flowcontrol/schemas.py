@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.request import RequestInfo, User
+from nodeagent.base.structs import Struct
 
 SCHEMA_HEADER, LEVEL_HEADER = "X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid"
 _ACCOUNT = "system:serviceaccount:"
@@ -14,8 +16,7 @@ _ACCOUNT = "system:serviceaccount:"
 Test = Callable[[User, RequestInfo], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class FlowSchema:
+class FlowSchema(Struct, frozen=True):
     """A flow schema whose priority level exists."""
 
     name: str

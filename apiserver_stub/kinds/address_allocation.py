@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from typing import NamedTuple
 
@@ -17,6 +16,7 @@ from apiserver_stub.kinds.address_objects import AddressObjects, Network, is_rea
 from apiserver_stub.kinds.range_allocation import AllocationError
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove, Store
 from apiserver_stub.storage.record import without_revision
+from nodeagent.base.structs import Struct
 
 _MISMATCH = "the provided network does not match the current range"
 _IN_USE = "provided IP is already allocated"
@@ -32,8 +32,7 @@ class ServiceName(NamedTuple):
     name: str
 
 
-@dataclass(frozen=True, eq=False)
-class AddressAllocation:
+class AddressAllocation(Struct, frozen=True, eq=False):
     """Addresses of one IP family, as numbers."""
 
     kinds: AddressObjects

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.kinds.service_cidrs import stored_version, versions_of
+from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
     from apiserver_stub.storage import Record
@@ -23,8 +23,7 @@ READY = "Ready"
 Network = IPv4Network | IPv6Network
 
 
-@dataclass(frozen=True, slots=True)
-class AddressObjects:
+class AddressObjects(Struct, frozen=True):
     """ServiceCIDRs and IPAddresses of a release."""
 
     group: str

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object, dig
 from nodeagent.base.gates import FeatureGates
 from nodeagent.base.identity import Identity
+from nodeagent.base.structs import Struct
 
 _SCHEDULED = "PodScheduled"
 
 
-@dataclass(frozen=True, slots=True)
-class BindingRules:
+class BindingRules(Struct, frozen=True):
     """Effects of a binding that depend on feature gates."""
 
     copies_labels: bool = False

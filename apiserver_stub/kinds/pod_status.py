@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from apiserver_stub.apimachinery.objects import Object, dig, parse_time
 from apiserver_stub.kinds.tables import since
+from nodeagent.base.structs import MutableStruct
 
 _COMPLETED = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod failed."}
 
 
-@dataclass
-class _Summary:
+class _Summary(MutableStruct):
     """Combined state of the containers of a pod."""
 
     word: str

@@ -10,11 +10,13 @@ import asyncio
 import base64
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Store
+from nodeagent.base.structs import Struct
 
 COLLECTION = "core/ranges"
 _KIND = "RangeAllocation"
@@ -29,8 +31,7 @@ class AllocationConflict(Exception):
     """The allocation bitmap changed concurrently; retry."""
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """Allocated numbers at a revision; the revision is 0 if there is no record, so that nothing was ever allocated."""
 
     revision: int = 0
@@ -38,8 +39,7 @@ class Snapshot:
     bits: int = 0
 
 
-@dataclass(frozen=True, eq=False)
-class RangeAllocation:
+class RangeAllocation(Struct, frozen=True, eq=False):
     """A range of numbers and its record.
 
     :param key: name of the record.

@@ -13,6 +13,7 @@ from apiserver_stub.kinds.version_order import version_order
 from apiserver_stub.schema.kind_schema import KindSchema, defined
 from apiserver_stub.validation.metadata import KIND_RULES, STATUS_RULES, MetadataRules
 from nodeagent.base.names import subdomain_problems
+from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Reservation
@@ -47,8 +48,7 @@ class Column:
         object.__setattr__(self, "priority", self.priority or int(self.wide))
 
 
-@dataclass(frozen=True, slots=True)
-class Subresource:
+class Subresource(Struct, frozen=True):
     """A part of an object that is read and written separately, or an action of :mod:`apiserver_stub.subresources`."""
 
     name: str
@@ -60,8 +60,7 @@ class Subresource:
     """``True`` if responses of a status subresource can be tables; those of other subresources never are."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScalePaths:
+class ScalePaths(Struct, frozen=True):
     """Fields of an object that its subresource ``scale`` contains."""
 
     replicas: tuple[str, ...] = ("spec", "replicas")
@@ -187,8 +186,7 @@ def any_name_problems(name: str) -> list[str]:
     return []
 
 
-@dataclass(frozen=True, slots=True)
-class Deprecation:
+class Deprecation(Struct, frozen=True):
     """The releases that deprecate and remove an API version, and its replacement."""
 
     release: str

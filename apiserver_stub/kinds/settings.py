@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
 
 from nodeagent.base.gates import FeatureGates
 from nodeagent.base.identity import Identity
 from nodeagent.base.release import OLDEST, Release
+from nodeagent.base.structs import Struct
 
 Network = IPv4Network | IPv6Network
 
 
-@dataclass(frozen=True, slots=True)
-class KindSettings:
+class KindSettings(Struct, frozen=True):
     """Settings that change the set of served kinds, or their rules."""
 
     gates: FeatureGates

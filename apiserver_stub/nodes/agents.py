@@ -8,7 +8,6 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,6 +20,7 @@ from apiserver_stub.apimachinery.status import ApiError, internal, not_found
 from apiserver_stub.nodes import egress
 from apiserver_stub.nodes.dialing import Dialer, DirectDialer, client_context, connection_error
 from nodeagent.base.identity import Identity
+from nodeagent.base.structs import Struct
 from nodeagent.base.tls import KeyPair, TlsError, covers, generate_ca, issue, write_private
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ _MAX_REPLY_BYTES = 64 * 1024
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True):
     """Address of an agent, a pod or a service; *host* may be a name."""
 
     host: str
@@ -74,8 +73,7 @@ class DialFailed(Unreachable):
         self.code, self.reason, self.message = 500, "", f"error dialing backend: {why}"
 
 
-@dataclass(frozen=True, slots=True)
-class NodeAgentSettings:
+class NodeAgentSettings(Struct, frozen=True):
     """Connections to node agents."""
 
     address_types: Sequence[str]

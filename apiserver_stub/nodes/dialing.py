@@ -6,9 +6,10 @@ import asyncio
 import os
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
+
+from nodeagent.base.structs import Struct
 
 _MAX_HEAD_BYTES = 16 * 1024
 _END_OF_HEAD = b"\r\n\r\n"
@@ -50,8 +51,7 @@ class DirectDialer:
         return protocol
 
 
-@dataclass(frozen=True)
-class HttpConnectDialer:
+class HttpConnectDialer(Struct, frozen=True):
     """Connects through an HTTP CONNECT proxy at a TCP address or a Unix socket."""
 
     host: str = ""

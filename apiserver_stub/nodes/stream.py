@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from nodeagent.base.structs import MutableStruct
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Query, RequestInfo
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from apiserver_stub.transport.rendered import Rendered
 
 
-@dataclass(slots=True)
-class Stream:
+class Stream(MutableStruct):
     """A request whose response is a stream; the handler calls :meth:`begin` before it starts the response."""
 
     http: HttpRequest

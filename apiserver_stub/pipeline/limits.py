@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, overload
 
 from apiserver_stub.apimachinery.status import bad_request, too_large
@@ -17,6 +16,7 @@ from apiserver_stub.pipeline.error_responses import timed_out, too_many
 from apiserver_stub.pipeline.request_metrics import method_of
 from apiserver_stub.transport.http import BodyTooLong, HttpRequest, MalformedBody
 from nodeagent.base.duration import parse_duration
+from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
@@ -49,8 +49,7 @@ async def _read_body(http: HttpRequest) -> bytes:
         raise bad_request(f"malformed body: {error}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class LimitSettings:
+class LimitSettings(Struct, frozen=True):
     """Limits of requests; numbers count without API Priority and Fairness, and 0 means unlimited."""
 
     timeout_seconds: float = 60

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from apiserver_stub.scheduling.dynamic_resources import PodDevices
 from apiserver_stub.scheduling.model import NodeInfo, PodInfo
@@ -23,6 +22,7 @@ from apiserver_stub.scheduling.pod_affinity import inter_pod_affinity
 from apiserver_stub.scheduling.state import ClusterState
 from apiserver_stub.scheduling.topology_spread import pod_topology_spread
 from apiserver_stub.scheduling.volume_binding import PodVolumes
+from nodeagent.base.structs import Struct
 
 NO_NODES = "no nodes available to schedule pods"
 _NODE_FILTERS = (node_unschedulable, node_name, taint_toleration, node_affinity, node_ports, node_resources_fit)
@@ -32,8 +32,7 @@ _NEVER = "not eligible due to preemptionPolicy=Never."
 _CONFLICT = "pod affinity terms conflict"
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """Result for a pod."""
 
     feasible: tuple[str, ...] = ()
@@ -44,8 +43,7 @@ class Decision:
     """Names of the filters that rejected it."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodResources:
+class PodResources(Struct, frozen=True):
     """Volumes and devices of a pod, ``None`` without any."""
 
     volumes: PodVolumes | None = None

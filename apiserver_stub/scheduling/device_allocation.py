@@ -7,7 +7,8 @@ results, except for the identifiers of shares. Pools with binding conditions com
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.cel import CelError
@@ -17,6 +18,7 @@ from apiserver_stub.scheduling.device_pools import CounterKey, Device, DeviceId,
 from apiserver_stub.scheduling.device_results import ChosenDevice, DeviceRequest, allocation
 from apiserver_stub.scheduling.device_taints import repels
 from nodeagent.base.quantity import Quantity
+from nodeagent.base.structs import MutableStruct, Struct
 
 MAX_RESULTS = 32
 """Limit for the devices of one claim."""
@@ -28,8 +30,7 @@ class AllocationError(Exception):
     """A claim cannot be evaluated; no node would allow it."""
 
 
-@dataclass(frozen=True, slots=True)
-class AllocationFeatures:
+class AllocationFeatures(Struct, frozen=True):
     """Feature gates of the allocation."""
 
     consumable_capacity: bool = True
@@ -38,8 +39,7 @@ class AllocationFeatures:
     """Devices may have conditions that pods wait for."""
 
 
-@dataclass(frozen=True, slots=True)
-class DevicesInUse:
+class DevicesInUse(Struct, frozen=True):
     """Devices of other claims, except for those with administrative access."""
 
     dedicated: frozenset[DeviceId] = frozenset()
@@ -47,16 +47,14 @@ class DevicesInUse:
     """Consumed capacity of devices that several claims may share."""
 
 
-@dataclass(slots=True)
-class _Slot:
+class _Slot(MutableStruct):
     """One device that is to be selected for a request; *first* is ``True`` for the first one of the request."""
 
     claim: int
     alternatives: Sequence[DeviceRequest]
 
 
-@dataclass(slots=True)
-class _Search:
+class _Search(MutableStruct):
     in_use: set[DeviceId]
     shared: dict[DeviceId, dict[str, int]]
     shares: dict[DeviceId, int]
@@ -68,8 +66,7 @@ class _Search:
     exhausted: bool = False
 
 
-@dataclass(frozen=True)
-class Allocator:
+class Allocator(Struct, frozen=True):
     """Allocates devices of *pools* on *node*."""
 
     node: str

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple
+
+from msgspec import field
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.cel.devices import device_value
 from nodeagent.base.node_affinity import node_matches
 from nodeagent.base.quantity import Quantity
+from nodeagent.base.structs import MutableStruct, Struct
 
 
 class DeviceId(NamedTuple):
@@ -26,8 +28,7 @@ CounterKey = tuple[str, str]
 """Counter set and counter."""
 
 
-@dataclass(frozen=True)
-class Device:
+class Device(Struct, frozen=True, dict=True):
     """A device that is available on a node."""
 
     id: DeviceId
@@ -64,8 +65,7 @@ class Device:
             yield from _counters(item.get("counterSet") or "", item)
 
 
-@dataclass
-class Pool:
+class Pool(MutableStruct):
     """The slices of the latest generation of a pool, for one node."""
 
     driver: str

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.scheduling.device_pools import Device, selector_of_node
 from nodeagent.base.quantity import Quantity
+from nodeagent.base.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceRequest:
+class DeviceRequest(Struct, frozen=True):
     """A request or subrequest of a claim, and the devices that it selects."""
 
     name: str
@@ -28,8 +27,7 @@ class DeviceRequest:
         return bool(self.spec.get("adminAccess"))
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenDevice:
+class ChosenDevice(Struct, frozen=True):
     """A device for a request."""
 
     request: DeviceRequest

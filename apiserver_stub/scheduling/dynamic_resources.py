@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
+
+from msgspec import field
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object, dig
@@ -18,12 +20,12 @@ from apiserver_stub.scheduling.node_filters import Rejection
 from apiserver_stub.scheduling.pod_claims import can_be_reserved, is_owned_by, is_reserved_for
 from nodeagent.base.node_affinity import node_matches
 from nodeagent.base.quantity import Quantity
+from nodeagent.base.structs import MutableStruct
 
 DYNAMIC_RESOURCES = "DynamicResources"
 
 
-@dataclass
-class DeviceState:
+class DeviceState(MutableStruct):
     """Device classes, resource slices, resource claims and taint rules by key, with the structure of ``v1``."""
 
     group: str
@@ -59,8 +61,7 @@ class DeviceState:
         return DevicesInUse(frozenset(dedicated), shared)
 
 
-@dataclass(slots=True)
-class DevicePlan:
+class DevicePlan(MutableStruct):
     """Changes of claims before a pod is bound."""
 
     allocate: list[tuple[Object, Object]] = field(default_factory=list)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from apiserver_stub.apimachinery import resource_lists
 from apiserver_stub.apimachinery.objects import Object
+from nodeagent.base.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerAmount:
+class ContainerAmount(Struct, frozen=True):
     """Amount of an extended resource that a container requests."""
 
     container: str
@@ -29,8 +29,7 @@ class ContainerAmount:
         return f"container-{self.index}-request-{self.number}"
 
 
-@dataclass(frozen=True, slots=True)
-class ExtendedMapping:
+class ExtendedMapping(Struct, frozen=True):
     """Use of a request of the claim by a container."""
 
     container: str
@@ -38,8 +37,7 @@ class ExtendedMapping:
     request: str
 
 
-@dataclass(frozen=True, slots=True)
-class ExtendedClaim:
+class ExtendedClaim(Struct, frozen=True):
     """Requests of the claim for the extended resources of a pod, and their use by its containers."""
 
     requests: tuple[ContainerAmount, ...] = ()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from apiserver_stub.apimachinery import resource_lists
 from apiserver_stub.apimachinery.label_selectors import read_selector
@@ -16,6 +17,7 @@ from apiserver_stub.scheduling.resized_requests import with_reserved_requests
 from nodeagent.base.identity import Identity
 from nodeagent.base.quantity import Quantity
 from nodeagent.base.selectors import LabelSelector, Requirement
+from nodeagent.base.structs import Struct
 
 HostPort = tuple[str, str, int]
 """Address, protocol and port."""
@@ -30,8 +32,7 @@ _DECIMAL_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 _DO_NOT_SCHEDULE = "DoNotSchedule"
 
 
-@dataclass(frozen=True, slots=True)
-class AffinityTerm:
+class AffinityTerm(Struct, frozen=True):
     """A required term of pod affinity or anti-affinity; a selector of ``None`` selects nothing."""
 
     topology_key: str
@@ -47,8 +48,7 @@ class AffinityTerm:
         return self.selector is not None and self.selector.matches(pod.labels)
 
 
-@dataclass(frozen=True, slots=True)
-class SpreadConstraint:
+class SpreadConstraint(Struct, frozen=True):
     """A topology spread constraint that must hold."""
 
     max_skew: int
@@ -59,8 +59,7 @@ class SpreadConstraint:
     honors_taints: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PodInfo:
+class PodInfo(Struct, frozen=True, eq=False):
     """Attributes of a pod that the filters use."""
 
     namespace: str
@@ -99,8 +98,7 @@ class PodInfo:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class NodeTaintKeys:
+class NodeTaintKeys(Struct, frozen=True):
     """Keys of the taints of unavailable nodes."""
 
     not_ready: str
@@ -158,8 +156,7 @@ class NodeInfo:
         return copy
 
 
-@dataclass(frozen=True, slots=True)
-class SchedulingFeatures:
+class SchedulingFeatures(Struct, frozen=True):
     """Features of the scheduler that depend on feature gates."""
 
     compares_taints: bool = False

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from apiserver_stub.scheduling.model import ANY_ADDRESS, NodeInfo, PodInfo
 from apiserver_stub.scheduling.node_affinity import selects
+from nodeagent.base.structs import Struct
 
 _FIXED_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
+class Rejection(Struct, frozen=True):
     """Rejection of a node by a filter."""
 
     filter: str

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from apiserver_stub.apimachinery.objects import Object, dig
+from nodeagent.base.structs import Struct
 
 MAX_CONSUMERS = 256
 
 
-@dataclass(frozen=True, slots=True)
-class PodClaim:
+class PodClaim(Struct, frozen=True):
     """An entry of ``spec.resourceClaims`` of a pod."""
 
     name: str

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+from msgspec import field
+
+from nodeagent.base.structs import MutableStruct
 
 FIRST_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 10.0
@@ -12,8 +15,7 @@ FLUSH_SECONDS = 300.0
 """Interval after which a pod is retried without a relevant change."""
 
 
-@dataclass(slots=True)
-class _Pending:
+class _Pending(MutableStruct):
     priority: int
     created: str
     attempts: int = 0
@@ -25,8 +27,7 @@ class _Pending:
     active: bool = False
 
 
-@dataclass(slots=True)
-class PendingPods:
+class PendingPods(MutableStruct):
     """Pods that wait for a node, by key.
 
     Times are monotonic seconds, passed by the caller.

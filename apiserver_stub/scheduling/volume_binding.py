@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object, dig
@@ -19,6 +20,7 @@ from apiserver_stub.scheduling.volume_matching import (
     is_fully_bound,
 )
 from apiserver_stub.scheduling.volume_names import VolumeNames
+from nodeagent.base.structs import MutableStruct
 
 BINDING, RESTRICTIONS = "VolumeBinding", "VolumeRestrictions"
 _NO_PROVISIONER = "no-provisioner"
@@ -28,8 +30,7 @@ _MISSING_VOLUME = "node(s) unavailable due to one or more pvc(s) bound to non-ex
 _ONE_POD = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
 
 
-@dataclass(slots=True)
-class VolumeState:
+class VolumeState(MutableStruct):
     """Claims, volumes and storage classes of the cluster, by key."""
 
     names: VolumeNames
@@ -44,8 +45,7 @@ class VolumeState:
         self.classes.clear()
 
 
-@dataclass(slots=True)
-class BindingPlan:
+class BindingPlan(MutableStruct):
     """Bindings that a pod on one node requires."""
 
     static: list[tuple[Object, Object]] = field(default_factory=list)

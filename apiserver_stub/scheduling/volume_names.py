@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nodeagent.base.identity import Identity
+from nodeagent.base.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeNames:
+class VolumeNames(Struct, frozen=True):
     """Annotations that controllers, provisioners and the scheduler exchange."""
 
     bind_completed: str

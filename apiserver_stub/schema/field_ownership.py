@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
@@ -23,6 +23,7 @@ from apiserver_stub.schema.managed_fields import UPDATE, ManagedFieldsEntry, cap
 from apiserver_stub.schema.shapes import Shape
 from apiserver_stub.schema.typed.comparison import compare, fields_of
 from apiserver_stub.schema.typed.merging import merge, remove
+from nodeagent.base.structs import Struct
 
 BEFORE_FIRST_APPLY = "before-first-apply"
 _UNOWNED = (
@@ -43,8 +44,7 @@ _STRIPPED: FieldSet = {
 """Fields that have no owner."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """The properties of a kind that determine the ownership of its fields."""
 
     shape: Shape

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -11,14 +11,14 @@ import msgspec
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.schema import field_sets
 from apiserver_stub.schema.field_sets import FieldSet, union
+from nodeagent.base.structs import Struct
 
 APPLY, UPDATE = "Apply", "Update"
 MAX_UPDATERS = 10
 _ANCIENT = "ancient-changes"
 
 
-@dataclass(frozen=True, slots=True)
-class ManagedFieldsEntry:
+class ManagedFieldsEntry(Struct, frozen=True):
     """One manager's fields, in the names of its *api_version*."""
 
     manager: str

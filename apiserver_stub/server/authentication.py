@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 from apiserver_stub.authn import jwt_config
@@ -29,6 +28,7 @@ from apiserver_stub.storage import Store
 from apiserver_stub.webhook import Webhook
 from nodeagent.base.aio import TaskOwner
 from nodeagent.base.kubeconfig import KubeconfigError
+from nodeagent.base.structs import Struct
 from nodeagent.base.tls import TlsError
 
 
@@ -36,8 +36,7 @@ class AuthenticationError(ValueError):
     """Invalid file of an authentication option."""
 
 
-@dataclass(frozen=True, slots=True)
-class Authentication:
+class Authentication(Struct, frozen=True):
     """The request authenticator, the issuer of service account tokens, and the CA bundles for client certificates."""
 
     authenticator: Authenticator

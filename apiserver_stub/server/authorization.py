@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from apiserver_stub.authz import AlwaysAllow, AlwaysDeny, Authorizer, Chain
 from apiserver_stub.authz import config as authorization_config
@@ -20,6 +20,7 @@ from apiserver_stub.storage import Store
 from apiserver_stub.webhook import Webhook
 from nodeagent.base.aio import TaskOwner
 from nodeagent.base.kubeconfig import KubeconfigError
+from nodeagent.base.structs import Struct
 from nodeagent.base.tls import TlsError
 
 
@@ -27,8 +28,7 @@ class AuthorizationError(ValueError):
     """Invalid file of an authorization option."""
 
 
-@dataclass(frozen=True, slots=True)
-class Authorization:
+class Authorization(Struct, frozen=True):
     """The chain of authorizers, and the RBAC roles for the escalation check."""
 
     chain: Chain

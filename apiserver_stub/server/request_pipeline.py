@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 
 from apiserver_stub.admission import AdmissionChain
@@ -45,10 +44,10 @@ from apiserver_stub.telemetry import exposition
 from apiserver_stub.telemetry.tracing import Tracing
 from apiserver_stub.verbs.context import VerbContext
 from nodeagent.base.profiling.profiles import Profiles
+from nodeagent.base.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Pipeline:
+class Pipeline(Struct, frozen=True):
     """The request handler, with the limits and metrics that a graceful shutdown waits for."""
 
     handler: RequestHandler

@@ -11,7 +11,6 @@ import ssl
 import uuid
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -92,6 +91,7 @@ from nodeagent.base.aio import SystemClock, TaskOwner
 from nodeagent.base.logging import v_level
 from nodeagent.base.profiling.contention import ContentionProfile
 from nodeagent.base.profiling.profiles import Profiles
+from nodeagent.base.structs import Struct
 from nodeagent.base.tls import write_private
 
 _log = logging.getLogger(__name__)
@@ -100,8 +100,7 @@ _MAX_PROFILE_SECONDS = 300
 _POLL_SECONDS = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class RunningServer:
+class RunningServer(Struct, frozen=True):
     """A running server and its graceful shutdown."""
 
     options: Options

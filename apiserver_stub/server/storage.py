@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from apiserver_stub.storage.request_metrics import StoreRequestMetrics
 from apiserver_stub.storage.sqlite import SqliteStore
 from nodeagent.base.aio import TaskOwner
 from nodeagent.base.identity import Identity
+from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds import Resource
@@ -36,8 +36,7 @@ RELOAD_SECONDS = 60.0
 """Interval between checks of the encryption configuration file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Storage:
+class Storage(Struct, frozen=True):
     """A store that is not open yet, with its encryption and metrics."""
 
     store: Store

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 from apiserver_stub.storage.collection import Collection
 from apiserver_stub.storage.record import Record
+from nodeagent.base.structs import Struct
 
 
 class StoreUnavailable(Exception):
@@ -18,23 +18,20 @@ class StoreRejected(Exception):
     """The store rejects a value for every client: it is too large, or encrypted with a missing key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(Struct, frozen=True):
     """Store *data*; the record expires *ttl_seconds* after this write."""
 
     data: bytes
     ttl_seconds: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Remove:
+class Remove(Struct, frozen=True):
     """Remove the record; *data* is its last state, which watchers see."""
 
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Keep:
+class Keep(Struct, frozen=True):
     """Write nothing and return the current record.
 
     A stored value that is stale (encrypted with an old key) is rewritten; the record then expires after *ttl_seconds*.

@@ -7,7 +7,6 @@ revision, which the store assigns.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -18,6 +17,7 @@ from apiserver_stub.storage.encryption import IDENTITY, DecryptionError, Encrypt
 from apiserver_stub.storage.layout import Layout
 from nodeagent.base import apiproto, yamlsafe
 from nodeagent.base.identity import Identity
+from nodeagent.base.structs import Struct
 
 _MAGIC = b"k8s\0"
 _AS_SERVED = re.compile(rb'\{"kind":"[^"\\]*","apiVersion":"[^"\\]*","metadata":\{')
@@ -25,8 +25,7 @@ _STORED = yamlsafe.Limits(max_bytes=16 << 20)
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
-@dataclass(frozen=True, slots=True)
-class StorageCodec:
+class StorageCodec(Struct, frozen=True):
     """Encoding and encryption of stored values.
 
     :param media_type: media type of new values.

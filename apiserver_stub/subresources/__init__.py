@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import field
+
+from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
@@ -21,8 +24,7 @@ Key = tuple[str, str, str]
 """Group, plural, and subresource; the last is empty for the kind itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Handlers:
+class Handlers(Struct, frozen=True):
     """Handlers of the requests that are not reads and writes of stored objects."""
 
     actions: Mapping[Key, Action] = field(default_factory=dict)

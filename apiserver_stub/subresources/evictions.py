@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery import media, objects
@@ -16,6 +15,7 @@ from apiserver_stub.verbs.admission import AdmissionRequest
 from apiserver_stub.verbs.delete import check_preconditions, remove, validate_options
 from apiserver_stub.verbs.responses import Reply
 from apiserver_stub.verbs.write_common import DryRun, check_options, read_object, settle_namespace
+from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
@@ -30,8 +30,7 @@ _ATTEMPTS, _PAUSE_SECONDS = 20, 0.1
 _RETRY_SECONDS = 10
 
 
-@dataclass(frozen=True, slots=True)
-class EvictionSettings:
+class EvictionSettings(Struct, frozen=True):
     """Feature gates of evictions."""
 
     marks_pods: bool

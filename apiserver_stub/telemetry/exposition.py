@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from nodeagent.base.metrics import Buckets, Family, expose
+from nodeagent.base.structs import Struct
 
 UNEXPECTED = "unexpected"
 
 Labels = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """Selection of metrics.
 
     :param disabled: names of omitted metrics.

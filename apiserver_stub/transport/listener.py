@@ -13,7 +13,6 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from apiserver_stub.transport.http import Handler
 from apiserver_stub.transport.http1.connection import Connection, create_server
 from apiserver_stub.transport.http2.negotiation import Negotiation, Terms
 from nodeagent.base.aio import TaskOwner
+from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
     from apiserver_stub.transport.http2.connection import Http2Connection
@@ -41,8 +41,7 @@ _PORT_ATTEMPTS = 8
 _DRAIN_SECONDS = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Handshake:
+class _Handshake(Struct, frozen=True):
     address: str
     started: float
     socket: socket.socket

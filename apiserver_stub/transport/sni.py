@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from apiserver_stub.transport.reloading_files import ReloadingFiles
 from nodeagent.base.names import is_ip
+from nodeagent.base.structs import Struct
 from nodeagent.base.tls import TlsError, names_of
 
 Build = Callable[[Path, Path], ssl.SSLContext]
 
 
-@dataclass(frozen=True, slots=True)
-class NamedPair:
+class NamedPair(Struct, frozen=True):
     """A certificate with its key and server names; without names, those of the certificate apply."""
 
     certificate: Path

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address, ip_interface
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from apiserver_stub.apimachinery.status import Cause, invalid_value, quote
 from apiserver_stub.validation import address_warnings
 from apiserver_stub.validation.addresses import parse_address, parse_cidr, validate_legacy_address
 from nodeagent.base.release import OLDEST, Release
+from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
     from nodeagent.base.gates import FeatureGates
@@ -20,8 +20,7 @@ _REVISED = Release(1, 33)
 _BLOCK_RULE = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 
 
-@dataclass(frozen=True, slots=True)
-class AddressRules:
+class AddressRules(Struct, frozen=True):
     """Rules for IP addresses and CIDR blocks in fields that once accepted ambiguous notations."""
 
     release: Release = OLDEST

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.status import Cause, duplicate, forbidden_value, invalid_value, not_supported, required
@@ -12,6 +11,7 @@ from apiserver_stub.validation import pem
 from apiserver_stub.validation.conditions import STATUSES
 from apiserver_stub.validation.signers import validate_signer_name
 from nodeagent.base.identity import Identity
+from nodeagent.base.structs import Struct
 
 DECISIONS = ("Approved", "Denied")
 _TRUE_ONLY = (*DECISIONS, "Failed")
@@ -45,8 +45,7 @@ _USAGES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Tolerance:
+class _Tolerance(Struct, frozen=True):
     """Errors that an update may keep, as the stored request has them already."""
 
     both_decisions: bool = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import dataclass
 
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.status import Cause, forbidden_value, invalid_each, invalid_value, not_supported
@@ -20,6 +19,7 @@ from nodeagent.base.identity import Identity
 from nodeagent.base.names import qualified_name_problems
 from nodeagent.base.quantity import Quantity
 from nodeagent.base.release import OLDEST, Release
+from nodeagent.base.structs import Struct
 
 _CLASS = "volumeAttributesClassName"
 _STORAGE = ("resources", "requests", "storage")
@@ -33,8 +33,7 @@ _IMMUTABLE_SPEC = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimOptions:
+class ClaimOptions(Struct, frozen=True):
     """Settings of the validation of claims."""
 
     identity: Identity

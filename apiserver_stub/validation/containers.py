@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import (
@@ -26,6 +25,7 @@ from apiserver_stub.validation.security import validate_container_security
 from apiserver_stub.validation.volume_mounts import validate_volume_devices, validate_volume_mounts
 from nodeagent.base.names import label_problems
 from nodeagent.base.release import Release
+from nodeagent.base.structs import Struct
 
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
@@ -38,8 +38,7 @@ _INIT_RESIZE, _INIT_RESIZE_RESTART = Release(1, 32), Release(1, 36)
 """First releases with resize policies of init containers, and with the rule for those that are not sidecars."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodContext:
+class PodContext(Struct, frozen=True):
     """Values of a pod spec that the validation of its containers depends on."""
 
     volumes: Mapping[str, Object]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, duplicate, invalid_each, invalid_value, not_supported, required
 from apiserver_stub.validation.volume_sources import validate_csi_driver_name
 from nodeagent.base.names import qualified_name_problems
 from nodeagent.base.release import OLDEST, Release
+from nodeagent.base.structs import Struct
 
 _GROUP_POLICIES = ("File", "None", "ReadWriteOnceWithFSType")
 _LIFECYCLE_MODES = ("Persistent", "Ephemeral")
@@ -30,8 +30,7 @@ _DRIVER_FIELD_NAMED = Release(1, 33)
 """First release that names the field of a changed driver of a node."""
 
 
-@dataclass(frozen=True, slots=True)
-class DriverOptions:
+class DriverOptions(Struct, frozen=True):
     """Rules for CSI drivers that depend on the release and feature gates."""
 
     selinux_mount: bool = False

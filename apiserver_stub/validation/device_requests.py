@@ -5,7 +5,6 @@ Specifications have the structure of API version ``v1``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -37,6 +36,7 @@ from apiserver_stub.validation.labels import validate_label_name
 from apiserver_stub.validation.quantities import is_extended
 from nodeagent.base.identity import Identity
 from nodeagent.base.names import label_value_problems
+from nodeagent.base.structs import Struct
 
 MAX_CONFIGURATIONS = 32
 _MAX_SELECTORS, _MAX_CONSTRAINTS, _MAX_ALTERNATIVES, _MAX_TOLERATIONS = 32, 32, 8, 16
@@ -48,8 +48,7 @@ _EITHER = "exactly one of `exactly` or `firstAvailable` is required"
 _OMITTED = "<value omitted>"
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceRules:
+class DeviceRules(Struct, frozen=True):
     """Settings of the validation."""
 
     identity: Identity

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
 from typing import Any
 
 from apiserver_stub.apimachinery.label_selectors import read_selector
@@ -26,6 +25,7 @@ from apiserver_stub.validation.pod_templates import (
 )
 from nodeagent.base.identity import Identity
 from nodeagent.base.names import label_problems
+from nodeagent.base.structs import Struct
 
 INDEXED, NON_INDEXED = "Indexed", "NonIndexed"
 LEGACY_UID, LEGACY_NAME = "controller-uid", "job-name"
@@ -46,8 +46,7 @@ _MAX_RULES, _MAX_CODES, _MAX_PATTERNS = 20, 255, 20
 _RESTARTS = ("OnFailure", "Never")
 
 
-@dataclass(frozen=True, slots=True)
-class JobLabels:
+class JobLabels(Struct, frozen=True):
     """Labels of the pods of a Job."""
 
     uid: str

@@ -7,7 +7,6 @@ causes of one mistake are therefore repeated, as often as :class:`MetadataRules`
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from apiserver_stub.apimachinery.objects import Object
@@ -23,6 +22,7 @@ from apiserver_stub.apimachinery.status import (
 from apiserver_stub.validation.labels import validate_labels
 from apiserver_stub.validation.names import path_problems, prefix_problems, standard_finalizer_problems
 from nodeagent.base.names import qualified_name_problems, subdomain_problems
+from nodeagent.base.structs import Struct
 
 ANNOTATIONS_LIMIT_BYTES = 256 << 10
 _MANAGER_LIMIT_BYTES = 128
@@ -36,8 +36,7 @@ _IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestam
 Problems = Callable[[str], list[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataRules:
+class MetadataRules(Struct, frozen=True):
     """The metadata rules that a kind has beyond those for the updates of every kind."""
 
     whole: int = 1

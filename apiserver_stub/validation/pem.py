@@ -8,15 +8,17 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import field
+
+from nodeagent.base.structs import Struct
 
 _BEGIN, _END, _DASHES = b"\n-----BEGIN ", b"\n-----END ", b"-----"
 _BASE64 = re.compile(rb"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _IGNORED = b" \t\r\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """A PEM block: the type of its delimiters, its headers, and its decoded content."""
 
     type: str

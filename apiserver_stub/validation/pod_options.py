@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nodeagent.base.identity import Identity
 from nodeagent.base.release import OLDEST, Release
+from nodeagent.base.structs import Struct
 
 FIELD_GATES = (
     "AppArmorFields",
@@ -31,8 +30,7 @@ FIELD_GATES = (
 """Feature gates of releases after 1.29 that add rules for fields of pods."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodOptions:
+class PodOptions(Struct, frozen=True):
     """Settings of the validation of a pod or of a pod template."""
 
     identity: Identity

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery.objects import Object
@@ -34,6 +33,7 @@ from apiserver_stub.validation.labels import validate_labels
 from nodeagent.base.identity import Identity
 from nodeagent.base.names import label_problems, qualified_name_problems, subdomain_problems
 from nodeagent.base.release import Release
+from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
     from nodeagent.base.gates import FeatureGates
@@ -56,8 +56,7 @@ _HEADLESS_WARNED, _EXTERNAL_IPS_DEPRECATED = Release(1, 34), Release(1, 36)
 _CLOSE_DEPRECATED = Release(1, 34)
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceRules:
+class ServiceRules(Struct, frozen=True):
     """Rules for services that depend on the release and feature gates."""
 
     addresses: AddressRules = EARLY_RULES

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import field
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, forbidden
+from nodeagent.base.structs import MutableStruct
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
@@ -15,8 +17,7 @@ if TYPE_CHECKING:
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 
-@dataclass(slots=True)
-class AdmissionRequest:
+class AdmissionRequest(MutableStruct):
     """Attributes of a request for admission plugins: operation, objects and options."""
 
     operation: Operation

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from apiserver_stub.apimachinery.go_format import type_name
@@ -13,6 +12,7 @@ from apiserver_stub.schema.typed.identity import full_kind, identity_of, kind_of
 from apiserver_stub.schema.typed.validation import summary, validate
 from apiserver_stub.verbs.write_common import check_types
 from nodeagent.base import yamlsafe
+from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 _INTEGERS = 1 << 63
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
+class Configuration(Struct, frozen=True):
     """A configuration as the client sent it."""
 
     obj: Object

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.registry import Resource
@@ -34,8 +35,7 @@ class Admission(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class VerbSettings:
+class VerbSettings(Struct, frozen=True):
     """Settings of the verbs."""
 
     event_ttl_seconds: int = 3600
@@ -53,8 +53,7 @@ class VerbSettings:
     """Return whether lists of *plural* in *group* behave as served from a watch cache."""
 
 
-@dataclass(frozen=True, slots=True)
-class VerbContext:
+class VerbContext(Struct, frozen=True):
     """Dependencies of the verbs."""
 
     store: Store

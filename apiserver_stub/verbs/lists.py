@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -25,6 +25,7 @@ from nodeagent.base.selectors import (
     parse_field_selector,
     parse_label_selector,
 )
+from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
@@ -53,8 +54,7 @@ class _Token(msgspec.Struct):
 _decode_token = msgspec.json.Decoder(_Token).decode
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """Label selector, field selector, namespace and name of a request, to match records with."""
 
     labels: LabelSelector

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery.objects import Object
+from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.registry import Resource
 
 
-@dataclass(frozen=True, slots=True)
-class Projection:
+class Projection(Struct, frozen=True):
     """The kind of the requests and responses of a subresource, and its relation to the stored object."""
 
     resource: Resource

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import field
 
 from apiserver_stub.apimachinery import media, objects
 from apiserver_stub.apimachinery.media import Format
@@ -12,6 +13,7 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.kinds import tables
 from apiserver_stub.transport.rendered import Rendered
+from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
@@ -19,16 +21,14 @@ if TYPE_CHECKING:
     from apiserver_stub.storage import Record
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """Records of one list response, with the metadata of the list."""
 
     records: list[Record]
     metadata: Object
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """Reply of a verb, as exactly one of a stored record, an object, a page of records, or bytes."""
 
     code: int

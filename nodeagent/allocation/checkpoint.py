@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from msgspec import field
 
+from nodeagent.base.structs import Struct
 from nodeagent.model.pod import ResourceRequirements
 from nodeagent.model.wire import to_wire
 
@@ -22,8 +23,7 @@ class CorruptCheckpoint(ValueError):
     """The content was not written by an agent, or was damaged since."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodResources:
+class PodResources(Struct, frozen=True):
     """Resources of one pod: by container name, and those of the pod itself."""
 
     containers: Mapping[str, ResourceRequirements] = field(default_factory=dict)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 import msgspec
 
 from nodeagent.allocation.decision import DEFERRED, INFEASIBLE
+from nodeagent.base.structs import Struct
 from nodeagent.model.pod import Pod, PodCondition
 from nodeagent.model.resizing import ResizeCondition
 
 ERROR = "Error"
 
 
-@dataclass(frozen=True, slots=True)
-class PodResize:
+class PodResize(Struct, frozen=True):
     """Conditions of one pod."""
 
     pending: PodCondition | None = None

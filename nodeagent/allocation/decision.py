@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from nodeagent.base.quantity import Quantity
+from nodeagent.base.structs import Struct
 from nodeagent.model.pod import Container, Pod
 from nodeagent.model.qos import QosClass, qos_class
 from nodeagent.model.resizing import RESIZABLE, amount, needs_restart, resizable_containers
@@ -20,16 +20,14 @@ MaySwap = Callable[[Pod, Container], bool]
 """Returns whether a container may use swap."""
 
 
-@dataclass(frozen=True, slots=True)
-class Infeasible:
+class Infeasible(Struct, frozen=True):
     """A resize that this node can never grant: message for users, and reason in metrics."""
 
     message: str
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class PendingResize:
+class PendingResize(Struct, frozen=True):
     """A pod that requests other resources than it was granted.
 
     :ivar desired: the pod with the requested resources.
@@ -42,8 +40,7 @@ class PendingResize:
     since: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ResizeRules:
+class ResizeRules(Struct, frozen=True):
     """Properties of the node that make a resize infeasible.
 
     :ivar enabled: the feature gate InPlacePodVerticalScaling.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from nodeagent.base.structs import Struct
 from nodeagent.model.pod import ResourceRequirements
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceReport:
+class ResourceReport(Struct, frozen=True):
     """Resources that the runtime has applied, by container name.
 
     :ivar init: init containers that are not sidecars are reported as well.

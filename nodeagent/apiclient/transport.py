@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import field
+
+from nodeagent.base.structs import Struct
 
 MAX_BODY_BYTES = 256 * 1024 * 1024
 """Maximum size of a response; a page of 500 large pods is much smaller."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """HTTP request; ``target`` is path and query relative to the server's base URL."""
 
     method: str
@@ -21,17 +24,16 @@ class Request:
     body: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Response:
     """HTTP response; header names are in lower case."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes = field(default=b"", repr=False)
+    body: bytes = dataclasses.field(default=b"", repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
+class Stream(Struct, frozen=True):
     """Streamed response: its head, and its body in chunks as they arrive."""
 
     head: Response

@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib.metadata
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import field
 
 from nodeagent.authoring.check_blocking import check_blocking
 from nodeagent.authoring.check_hooks import check_hooks, check_settings
@@ -14,6 +15,7 @@ from nodeagent.authoring.check_imports import check_imports
 from nodeagent.authoring.check_loading import check_loading
 from nodeagent.authoring.findings import Finding, Rule
 from nodeagent.authoring.source import Module, read_module
+from nodeagent.base.structs import MutableStruct
 from nodeagent.pluginmanager import GROUP
 
 SLOW_SECONDS = 0.2
@@ -27,8 +29,7 @@ class InvalidPluginPath(Exception):
     """The path contains nothing to check; the message contains the reason."""
 
 
-@dataclass(slots=True)
-class Plugin:
+class Plugin(MutableStruct):
     """A plugin to check.
 
     :ivar entries: ``module[:object]`` of each entry point, by name; ``None`` outside a project.

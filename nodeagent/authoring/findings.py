@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+
+from nodeagent.base.structs import Struct
 
 
 class Rule(StrEnum):
@@ -44,8 +45,7 @@ class Rule(StrEnum):
     """An out-of-process plugin does not start, or violates the protocol."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Finding:
+class Finding(Struct, frozen=True, order=True):
     """An error in a plugin."""
 
     file: Path

@@ -5,15 +5,14 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from nodeagent import hookspecs
+from nodeagent.base.structs import Struct
 
 PREFIX = "nodeagent_"
 
 
-@dataclass(frozen=True, slots=True)
-class HookSignature:
+class HookSignature(Struct, frozen=True):
     """Name, arguments and kind of a hook."""
 
     name: str

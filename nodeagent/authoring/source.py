@@ -5,16 +5,18 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import field
+
+from nodeagent.base.structs import Struct
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 _IGNORE = re.compile(r"#\s*nodeagent:\s*ignore\[([a-z\-, ]+)\]")
 
 
-@dataclass(frozen=True, slots=True)
-class HookImplementation:
+class HookImplementation(Struct, frozen=True):
     """A function marked with ``@hookimpl``, or an unmarked one with the prefix of hooks."""
 
     node: FunctionNode
@@ -24,8 +26,7 @@ class HookImplementation:
     """Line numbers of the options of ``@hookimpl``, by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Module:
+class Module(Struct, frozen=True):
     """One file.
 
     :ivar names: dotted path of each name that an import binds anywhere in the file.

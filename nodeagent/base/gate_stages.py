@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from nodeagent.base.gates import FeatureGate, Stage
 from nodeagent.base.release import Release
+from nodeagent.base.structs import Struct
 
 _STAGE = re.compile(r"(?P<stage>alpha|beta|ga|deprecated)(?P<default>[+-])(?P<locked>!?)(?P<since>[\d.]+)")
 _REMOVED, _BEFORE = "removed", "before"
 
 
-@dataclass(frozen=True, slots=True)
-class GateStage:
+class GateStage(Struct, frozen=True):
     """Stage of a gate from release *since* on; without *gate*, the release no longer has the gate."""
 
     since: Release

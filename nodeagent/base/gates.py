@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 
 from nodeagent.base.boolean import parse_bool
 from nodeagent.base.similarity import most_similar
+from nodeagent.base.structs import Struct
 
 
 class Stage(Enum):
@@ -24,8 +24,7 @@ ALL_BETA = "AllBeta"
 _STAGE_WIDE = {ALL_ALPHA: Stage.ALPHA, ALL_BETA: Stage.BETA}
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureGate:
+class FeatureGate(Struct, frozen=True):
     """Feature gate: name, stage and default; the value of a *locked* gate cannot be changed."""
 
     name: str
@@ -34,8 +33,7 @@ class FeatureGate:
     locked: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class GateProblem:
+class GateProblem(Struct, frozen=True):
     """Invalid setting; ``rule`` is the violated rule, a predicate whose subject is the gate."""
 
     name: str

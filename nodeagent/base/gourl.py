@@ -6,7 +6,8 @@ Python's parser accepts texts that Go rejects, so that validation by it would di
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from nodeagent.base.structs import Struct
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -21,8 +22,7 @@ class InvalidUrl(ValueError):
     """A text is not a URL; the text of the error equals Go's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Url:
+class Url(Struct, frozen=True):
     """The parts of a URL, not unescaped."""
 
     scheme: str = ""

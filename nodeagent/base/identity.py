@@ -6,11 +6,10 @@ credential providers work; ``--api-domain`` and related flags change them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from nodeagent.base.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(Struct, frozen=True):
     """All names that a deployment may change.
 
     spec: the placeholders in angle brackets of all specifications.

@@ -10,7 +10,7 @@ import binascii
 import os
 import ssl
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,13 +19,13 @@ from nodeagent.base.exec_plugin import EXTENSION, ExecCredential, ExecPlugin, Re
 from nodeagent.base.key_material import NO_MATERIAL, Material, bare_context, load_key_pair
 from nodeagent.base.proxy import proxy_from_environment, proxy_problem
 from nodeagent.base.secret import Secret
+from nodeagent.base.structs import Struct
 
 MAX_FILE_BYTES = 1024 * 1024
 _UNSUPPORTED_CREDENTIALS = ("auth-provider", "as", "as-uid", "as-groups", "as-user-extra")
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """One problem of a file: position, value unless it is secret, and violated rule."""
 
     source: str
@@ -46,8 +46,7 @@ class KubeconfigError(ValueError):
         self.faults = tuple(faults)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kubeconfig:
+class Kubeconfig(Struct, frozen=True, kw_only=True):
     """The current context of a kubeconfig."""
 
     source: str

@@ -13,8 +13,9 @@ import os
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+from nodeagent.base.structs import Struct
 
 _XATTR = struct.Struct("=5I8x")
 """``struct fsxattr``: flags, extent size, number of extents, project ID, size of copied extents."""
@@ -28,8 +29,7 @@ _QUOTACTL_FD = 443
 """Number of the system call, equal on all architectures; since Linux 5.14."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectUsage:
+class ProjectUsage(Struct, frozen=True):
     """Space that is accounted to a project, on one file system."""
 
     bytes: int = 0

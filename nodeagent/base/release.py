@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from enum import StrEnum
 
+from msgspec import field
+
 from nodeagent import __version__
+from nodeagent.base.structs import Struct
 
 _RELEASE = re.compile(
     r"v?(?P<major>\d{1,3})\.(?P<minor>\d{1,3})(\.\d{1,4})?\+?([-+][0-9A-Za-z.+-]*)?",
@@ -14,8 +16,7 @@ _RELEASE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Release:
+class Release(Struct, frozen=True, order=True):
     """Minor release, such as 1.36. Ordered."""
 
     major: int
@@ -87,8 +88,7 @@ class ReleaseOrigin(StrEnum):
     STANDALONE = "default without API server"
 
 
-@dataclass(frozen=True, slots=True)
-class SelectedRelease:
+class SelectedRelease(Struct, frozen=True):
     """Release that determines feature gates, defaults and the reported version; constant while the agent runs."""
 
     release: Release = field(default_factory=lambda: OLDEST)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from nodeagent.base.gointeger import IntegerError, parse_int64
 from nodeagent.base.names import label_value_problems, qualified_name_problems
+from nodeagent.base.structs import Struct
 
 _TOKEN = re.compile(r"\s*(==|!=|=|!|<|>|,|\(|\)|[^\s=!<>,()]+)")
 
@@ -19,8 +19,7 @@ class SelectorError(ValueError):
     """The text is not a selector; the message equals upstream's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(Struct, frozen=True):
     """One condition on one label; *operator* is ``in``, ``notin``, ``exists``, ``!``, ``>`` or ``<``."""
 
     key: str
@@ -43,8 +42,7 @@ class Requirement:
                 return _compares(value, self.operator, next(iter(self.values)))
 
 
-@dataclass(frozen=True, slots=True)
-class LabelSelector:
+class LabelSelector(Struct, frozen=True):
     """Conjunction of requirements; without any it matches everything and is false."""
 
     requirements: tuple[Requirement, ...] = ()
@@ -57,8 +55,7 @@ class LabelSelector:
         return all(requirement.matches(labels or {}) for requirement in self.requirements)
 
 
-@dataclass(frozen=True, slots=True)
-class FieldTerm:
+class FieldTerm(Struct, frozen=True):
     """Condition ``field = value``, or ``!=`` if not *equal*."""
 
     field: str
@@ -66,8 +63,7 @@ class FieldTerm:
     equal: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class FieldSelector:
+class FieldSelector(Struct, frozen=True):
     """Conjunction of terms; without any it matches everything and is false."""
 
     terms: tuple[FieldTerm, ...] = ()

@@ -10,8 +10,11 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
+
+from msgspec import field
+
+from nodeagent.base.structs import Struct
 
 VERSION = 3
 FIN = 0x01
@@ -55,8 +58,7 @@ class SpdyError(Exception):
     """Invalid SPDY data, or data above a limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """One frame; of most kinds some fields stay empty."""
 
     kind: int

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -16,6 +15,7 @@ from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from nodeagent.base.names import is_ip, subdomain_problems
+from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -77,8 +77,7 @@ class TlsError(ValueError):
     """Invalid TLS version, cipher suite, certificate or key."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeyPair:
+class KeyPair(Struct, frozen=True):
     """Certificate (PEM, optionally followed by its chain) and private key (PEM)."""
 
     certificate: bytes

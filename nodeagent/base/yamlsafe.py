@@ -11,11 +11,13 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
 
 import yaml
+from msgspec import field
+
+from nodeagent.base.structs import MutableStruct, Struct
 
 try:
     from yaml import CSafeLoader as _Loader
@@ -34,8 +36,7 @@ _MAX_NUMBER = 400
 """Numbers with more digits are rejected, because their conversion is too expensive."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Limits of one document."""
 
     max_bytes: int = 3 * 1024 * 1024
@@ -59,8 +60,7 @@ class Repeat(NamedTuple):
     key: str
 
 
-@dataclass(slots=True)
-class Document:
+class Document(MutableStruct):
     """Parsed document: its value, and the line of every value by path."""
 
     value: Any = None
@@ -133,8 +133,7 @@ def _decode(text: str | bytes, limits: Limits) -> str:
         raise YamlError(f"is not UTF-8 text (byte {error.start})") from error
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(MutableStruct):
     """Collection whose end event has not been read."""
 
     value: Any

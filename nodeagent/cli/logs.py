@@ -13,12 +13,12 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from nodeagent.base.duration import Duration
+from nodeagent.base.structs import Struct
 from nodeagent.cli import agent_server
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.errors import NodeAgentError
@@ -40,8 +40,7 @@ class LogRequestError(NodeAgentError):
     reason = "LogRequestError"
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
+class Stream(Struct, frozen=True):
     """Request for one log."""
 
     label: str

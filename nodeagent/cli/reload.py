@@ -14,11 +14,11 @@ import os
 import signal
 import sys
 from collections.abc import MutableMapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 from nodeagent.base import identity
+from nodeagent.base.structs import Struct
 from nodeagent.base.tls import write_private
 from nodeagent.cli.server_version import query_server_version
 from nodeagent.config import names
@@ -36,8 +36,7 @@ _FALL_BACK = "NODEAGENT_FALL_BACK"
 """Environment variable for the next process: set if it must use the previous configuration."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(Struct, frozen=True):
     """Validated configuration and plugins of a command line."""
 
     loaded: Loaded

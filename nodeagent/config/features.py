@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from nodeagent.base.gates import ALL_ALPHA, ALL_BETA, FeatureGate, FeatureGates
 from nodeagent.base.release import OLDEST, Release
 from nodeagent.base.similarity import most_similar
+from nodeagent.base.structs import Struct
 from nodeagent.config.gate_table import ALWAYS_ON_BEFORE, COMPONENTS, LIFE_CYCLES, last_gate, stage_at
 from nodeagent.config.names import native_gate
 
 _WIDE = (ALL_ALPHA, ALL_BETA)
 
 
-@dataclass(frozen=True, slots=True)
-class GateRemark:
+class GateRemark(Struct, frozen=True):
     """Setting without an effect; ``reason`` is a predicate whose subject is the gate."""
 
     name: str

@@ -9,7 +9,6 @@ import functools
 import types
 import typing
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -17,6 +16,7 @@ import msgspec
 from nodeagent.base import identity
 from nodeagent.base.duration import Duration
 from nodeagent.base.quantity import Quantity
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.configuration import ConfigStruct, NodeAgentConfiguration, TimeOrMetaDuration
 
 _NAMES: dict[Any, str] = {
@@ -30,8 +30,7 @@ _NAMES: dict[Any, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """Type of a value: *kind* is a class, ``tuple`` (of *item*) or ``dict`` (string to *item*)."""
 
     kind: Any
@@ -51,8 +50,7 @@ class Shape:
         return self.title or _NAMES.get(self.kind) or self.kind.__name__
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Struct, frozen=True):
     """Field of a configuration type."""
 
     attribute: str
@@ -65,8 +63,7 @@ class Member:
     """Release that added the field; empty for a field of the described release."""
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """Field of the complete configuration, with its path."""
 
     path: str

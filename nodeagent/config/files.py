@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nodeagent.base import yamlsafe
+from nodeagent.base.structs import Struct
 from nodeagent.config import names
 from nodeagent.config.codec import child
 from nodeagent.config.tree import Origin
@@ -32,8 +32,7 @@ class UnreadableFile(ConfigError):
     """A file cannot be read, so its content cannot be validated."""
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(Struct, frozen=True):
     """Values of one file by native name, without apiVersion and kind."""
 
     source: str

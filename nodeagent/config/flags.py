@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import field
+
 from nodeagent import __version__
+from nodeagent.base.structs import MutableStruct, Struct
 from nodeagent.config import flagvalues
 from nodeagent.config.codec import nearest
 from nodeagent.config.fields import all_fields
@@ -68,8 +70,7 @@ _LASTING = frozenset({"v", "vmodule", "log-flush-frequency", "provider-id"})
 """Flags of fields that are not deprecated."""
 
 
-@dataclass(frozen=True, slots=True)
-class FieldFlag:
+class FieldFlag(Struct, frozen=True):
     """Flag that sets a field of the configuration."""
 
     name: str
@@ -83,8 +84,7 @@ class FieldFlag:
     doc: str
 
 
-@dataclass(slots=True)
-class Flags:
+class Flags(MutableStruct):
     """Parsed command line."""
 
     settings: NodeSettings

@@ -8,12 +8,12 @@ line without a file.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from nodeagent.base import identity
 from nodeagent.base.gates import FeatureGates, GateError
 from nodeagent.base.release import SelectedRelease
+from nodeagent.base.structs import Struct
 from nodeagent.config.codec import child, decode, encode
 from nodeagent.config.features import build_gates, review_settings
 from nodeagent.config.files import Layer, drop_ins, kubelet_path, read_layer, resolve_paths, skipped_files
@@ -32,8 +32,7 @@ _SECRET = "staticPodURLHeader"  # noqa: S105  (the name of a field)
 _MASK = "<masked>"
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """Valid configuration."""
 
     config: NodeAgentConfiguration

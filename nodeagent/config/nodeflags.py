@@ -6,7 +6,6 @@ import dataclasses
 import os.path
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
 
@@ -14,13 +13,13 @@ from nodeagent.base import identity
 from nodeagent.base.duration import Duration
 from nodeagent.base.names import label_value_problems, qualified_name_problems, subdomain_problems
 from nodeagent.base.release import NEWEST, OLDEST, Release
+from nodeagent.base.structs import Struct
 from nodeagent.config import flagvalues
 from nodeagent.contracts.settings import NodeSettings
 from nodeagent.errors import Problem
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFlag:
+class NodeFlag(Struct, frozen=True):
     """Flag that sets *attribute* of the settings, or of the identity."""
 
     name: str

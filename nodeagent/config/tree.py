@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from nodeagent.base.structs import Struct
 from nodeagent.config.codec import child
 
 _LAST = re.compile(r"(\[[^\]]*\]|\.[^.\[\]]+)$")
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """Origin of a value."""
 
     kind: str

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
+
+from nodeagent.base.structs import Struct
 
 T = TypeVar("T")
 JsonPatch = list[Any]
 """The operations of a JSON patch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(Struct, frozen=True):
     """A REST resource; ``group`` is the short name (``events``), empty for the core group.
 
     The client appends the API domain, except to groups that contain a dot and to ``bare_group`` ones.
@@ -64,8 +64,7 @@ class WatchType(StrEnum):
     BOOKMARK = "BOOKMARK"
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEvent(Generic[T]):
+class WatchEvent(Struct, Generic[T], frozen=True):
     """A change of a watched object; a bookmark has only a resource version."""
 
     type: WatchType
@@ -73,8 +72,7 @@ class WatchEvent(Generic[T]):
     resource_version: str
 
 
-@dataclass(frozen=True, slots=True)
-class Listing(Generic[T]):
+class Listing(Struct, Generic[T], frozen=True):
     """The objects of a list; ``resource_version`` is the start of a watch."""
 
     items: list[T]
@@ -253,8 +251,7 @@ class Api(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ApiProbe:
+class ApiProbe(Struct, frozen=True):
     """Response of the API server to a probe."""
 
     status: int

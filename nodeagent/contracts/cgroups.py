@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.runtime import LinuxResources
 from nodeagent.model.pod import Container, Pod
 
@@ -20,8 +20,7 @@ class PodLimit(StrEnum):
     CPU_SHARES = "cpu shares"
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessLimits:
+class ProcessLimits(Struct, frozen=True):
     """Limits of a cgroup for processes that do not belong to a pod."""
 
     memory_bytes: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from nodeagent.base.structs import Struct
 
 
 class Severity(StrEnum):
@@ -16,8 +17,7 @@ class Severity(StrEnum):
     """Works now, but will fail later."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """A problem or a warning, with its remedy."""
 
     severity: Severity
@@ -29,8 +29,7 @@ class CheckInconclusive(Exception):
     """Raised by a check whose prerequisite fails; another check reports that failure."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeCheck:
+class NodeCheck(Struct, frozen=True):
     """A check of the node.
 
     :param name: short name for display; the names of third-party checks start with the plugin's name.

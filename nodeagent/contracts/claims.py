@@ -7,15 +7,14 @@ and their claims are prepared, stored and reported in the same way.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.devices import DeviceHealth
 from nodeagent.model.pod import Container, Pod
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ClaimReference:
+class ClaimReference(Struct, frozen=True, order=True):
     """A resource claim."""
 
     namespace: str
@@ -23,8 +22,7 @@ class ClaimReference:
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedDevice:
+class PreparedDevice(Struct, frozen=True):
     """A device of a claim as prepared by its driver."""
 
     pool: str
@@ -36,16 +34,14 @@ class PreparedDevice:
     share_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PrepareResult:
+class PrepareResult(Struct, frozen=True):
     """Result for one claim; with an *error* the claim is not prepared."""
 
     devices: Sequence[PreparedDevice] = ()
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ReportedHealth:
+class ReportedHealth(Struct, frozen=True):
     """Health of a device as reported by its driver."""
 
     pool: str
@@ -101,8 +97,7 @@ class ClaimDriver(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimedDeviceHealth:
+class ClaimedDeviceHealth(Struct, frozen=True):
     """Health of the devices of one claim that a container uses."""
 
     claim: str

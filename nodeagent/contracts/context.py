@@ -25,13 +25,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+
+from msgspec import field
 
 from nodeagent.base.aio import Clock, TaskOwner
 from nodeagent.base.gates import FeatureGates
 from nodeagent.base.release import SelectedRelease
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.allocation import PodAllocations
 from nodeagent.contracts.api import Api, ConnectApi
 from nodeagent.contracts.cgroups import CgroupManager
@@ -78,8 +80,7 @@ class NewApi(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigContext:
+class ConfigContext(Struct, frozen=True, kw_only=True):
     """Configuration and general services; exists before every component."""
 
     first_hook: ClassVar[str] = "nodeagent_configure"
@@ -101,7 +102,7 @@ class ConfigContext:
     """Callbacks that run on shutdown: ``cleanup.push_async_callback(channel.close)``."""
     plugin_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Validated settings from ``--plugin-config`` by plugin name."""
-    hook: str = field(default="", repr=False)
+    hook: str = ""
     """The hook that received this context, for error messages."""
 
     if not TYPE_CHECKING:  # With it, the type checker would accept every attribute.
@@ -134,13 +135,12 @@ class ConfigContext:
 
         :raises TypeError: a component of *stage* is missing.
         """
-        names = {field.name for field in fields(stage)} - values.keys()
-        known = {field.name for field in fields(self)}
+        names = set(stage.__struct_fields__) - values.keys()
+        known = set(self.__struct_fields__)
         return stage(**{name: getattr(self, name) for name in names & known}, **values)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiContext(ConfigContext):
+class ApiContext(ConfigContext, frozen=True, kw_only=True):
     """The stage after the agent has created its API client."""
 
     first_hook: ClassVar[str] = "nodeagent_provide_event_recorder"
@@ -151,8 +151,7 @@ class ApiContext(ConfigContext):
     """Creates another client with a separate rate limit, for example for events; ``None`` in standalone mode."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeContext(ApiContext):
+class RuntimeContext(ApiContext, frozen=True, kw_only=True):
     """The stage after the container runtime."""
 
     first_hook: ClassVar[str] = "nodeagent_provide_image_service"
@@ -160,8 +159,7 @@ class RuntimeContext(ApiContext):
     runtime: ContainerRuntime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageContext(RuntimeContext):
+class ImageContext(RuntimeContext, frozen=True, kw_only=True):
     """The stage after the image service; commands that run without the agent do not go further."""
 
     first_hook: ClassVar[str] = "nodeagent_provide_object_reader"
@@ -169,8 +167,7 @@ class ImageContext(RuntimeContext):
     images: ImageService
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecorderContext(ImageContext):
+class RecorderContext(ImageContext, frozen=True, kw_only=True):
     """The stage after the event recorder and the pod workers."""
 
     first_hook: ClassVar[str] = "nodeagent_provide_object_reader"
@@ -184,8 +181,7 @@ class RecorderContext(ImageContext):
     """Resources that the runtime has applied to containers."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeContext(RecorderContext):
+class NodeContext(RecorderContext, frozen=True, kw_only=True):
     """The stage after the node manager."""
 
     first_hook: ClassVar[str] = "nodeagent_provide_object_reader"
@@ -202,8 +198,7 @@ class NodeContext(RecorderContext):
     """Returns the runtime's last status, at most some seconds old; waits until the runtime has responded once."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectsContext(NodeContext):
+class ObjectsContext(NodeContext, frozen=True, kw_only=True):
     """The stage after the object reader."""
 
     first_hook: ClassVar[str] = "nodeagent_provide_cgroups"
@@ -211,8 +206,7 @@ class ObjectsContext(NodeContext):
     objects: ObjectReader
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CgroupsContext(ObjectsContext):
+class CgroupsContext(ObjectsContext, frozen=True, kw_only=True):
     """The stage after the cgroup manager."""
 
     first_hook: ClassVar[str] = "nodeagent_provide_volume_kinds"
@@ -220,8 +214,7 @@ class CgroupsContext(ObjectsContext):
     cgroups: CgroupManager
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VolumesContext(CgroupsContext):
+class VolumesContext(CgroupsContext, frozen=True, kw_only=True):
     """The stage after the volume manager."""
 
     first_hook: ClassVar[str] = "nodeagent_provide_device_providers"
@@ -229,8 +222,7 @@ class VolumesContext(CgroupsContext):
     volumes: VolumeManager
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DevicesContext(VolumesContext):
+class DevicesContext(VolumesContext, frozen=True, kw_only=True):
     """The stage after the device manager."""
 
     first_hook: ClassVar[str] = "nodeagent_provide_claim_drivers"
@@ -238,8 +230,7 @@ class DevicesContext(VolumesContext):
     devices: DeviceManager
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimsContext(DevicesContext):
+class ClaimsContext(DevicesContext, frozen=True, kw_only=True):
     """The stage after the claim manager."""
 
     first_hook: ClassVar[str] = "nodeagent_provide_image_puller"
@@ -248,8 +239,7 @@ class ClaimsContext(DevicesContext):
     """``None`` if dynamic resource allocation is disabled."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PullerContext(ClaimsContext):
+class PullerContext(ClaimsContext, frozen=True, kw_only=True):
     """The stage after the image puller."""
 
     first_hook: ClassVar[str] = "nodeagent_provide_prober"
@@ -257,8 +247,7 @@ class PullerContext(ClaimsContext):
     puller: ImagePuller
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProberContext(PullerContext):
+class ProberContext(PullerContext, frozen=True, kw_only=True):
     """The stage after the prober."""
 
     first_hook: ClassVar[str] = "nodeagent_provide_stats"
@@ -266,8 +255,7 @@ class ProberContext(PullerContext):
     prober: Prober
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatsContext(ProberContext):
+class StatsContext(ProberContext, frozen=True, kw_only=True):
     """The stage after the stats provider."""
 
     first_hook: ClassVar[str] = "nodeagent_provide_pod_syncer"
@@ -275,8 +263,7 @@ class StatsContext(ProberContext):
     stats: StatsProvider
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentContext(StatsContext):
+class AgentContext(StatsContext, frozen=True, kw_only=True):
     """The stage with all components."""
 
     first_hook: ClassVar[str] = "nodeagent_components_created"
@@ -286,8 +273,7 @@ class AgentContext(StatsContext):
     """Waits until all pod statuses were sent to the API server, at most the given seconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerContext(AgentContext):
+class ServerContext(AgentContext, frozen=True, kw_only=True):
     """The stage in which the HTTPS server is created."""
 
     first_hook: ClassVar[str] = "nodeagent_provide_authenticators"

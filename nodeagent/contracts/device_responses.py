@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import field
+
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.runtime_config import Device, Mount
 from nodeagent.errors import DeviceError
 
@@ -19,8 +21,7 @@ _CDI_NAME = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceResponse:
+class DeviceResponse(Struct, frozen=True):
     """Contents of a container; paths are those of the host."""
 
     envs: Mapping[str, str] = field(default_factory=dict)
@@ -33,8 +34,7 @@ class DeviceResponse:
     """Qualified CDI names, such as ``vendor.example/gpu=0``."""
 
 
-@dataclass(frozen=True, slots=True)
-class MergedResponse:
+class MergedResponse(Struct, frozen=True):
     """Result of :func:`merge_responses`.
 
     :ivar conflicts: one message per item that was ignored, because another source sets it differently.

@@ -7,15 +7,14 @@ permissions, and their devices are selected, stored and reported in the same way
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.device_responses import DeviceResponse
 from nodeagent.model.pod import Container, Pod
 
 
-@dataclass(frozen=True, slots=True)
-class ProvidedDevice:
+class ProvidedDevice(Struct, frozen=True):
     """A device of a provider."""
 
     id: str
@@ -28,8 +27,7 @@ class ProvidedDevice:
     """Reason of its health, for users."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceRequest:
+class DeviceRequest(Struct, frozen=True):
     """Devices of one resource for one container."""
 
     pod: Pod
@@ -101,8 +99,7 @@ class DeviceRegistration(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceHealth:
+class DeviceHealth(Struct, frozen=True):
     """Health of a device that a container has."""
 
     device_id: str
@@ -111,8 +108,7 @@ class DeviceHealth:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceResource:
+class DeviceResource(Struct, frozen=True):
     """State of one resource."""
 
     name: str

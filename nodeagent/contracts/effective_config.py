@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.configuration import CredentialProviderConfig
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedProviders:
+class LoadedProviders(Struct, frozen=True):
     """A valid credential provider configuration."""
 
     config: CredentialProviderConfig

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from nodeagent.base.structs import Struct
 from nodeagent.model.meta import ObjectReference
 
 
@@ -17,8 +17,7 @@ class EventType(StrEnum):
     WARNING = "Warning"
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedEvent:
+class RecordedEvent(Struct, frozen=True):
     """An event as recorded, before aggregation and rate limiting."""
 
     regarding: ObjectReference

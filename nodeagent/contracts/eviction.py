@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
 
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.stats import PodUsage
 from nodeagent.model.pod import Pod
 from nodeagent.model.wire import WireStruct
@@ -16,8 +16,7 @@ PLAN_QUERY = "evict.plan"
 """Local query: takes a :class:`PlanRequest`, returns an :class:`EvictionPlan`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reclaimed:
+class Reclaimed(Struct, frozen=True):
     """Resources freed on a file system."""
 
     bytes: int
@@ -25,8 +24,7 @@ class Reclaimed:
     """Names of removed images, containers or files, for the log and ``evict plan``."""
 
 
-@dataclass(frozen=True, slots=True)
-class EvictionCandidate:
+class EvictionCandidate(Struct, frozen=True):
     """A pod that could be evicted, with its last measured usage."""
 
     pod: Pod

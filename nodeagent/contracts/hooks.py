@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
+
+from nodeagent.base.structs import Struct
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class HookResult(Generic[T]):
+class HookResult(Struct, Generic[T], frozen=True):
     """A plugin's return value for a hook, never ``None``."""
 
     plugin: str

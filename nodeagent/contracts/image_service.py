@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.runtime_config import SandboxConfig
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+class Image(Struct, frozen=True):
     """An image in the runtime's store."""
 
     id: str
@@ -62,8 +62,7 @@ class Credentials:
     """API object that they belong to; ``None`` for credentials of the node, which all its pods may use."""
 
 
-@dataclass(frozen=True, slots=True)
-class FilesystemUsage:
+class FilesystemUsage(Struct, frozen=True):
     """Usage of an image file system; the timestamp is in epoch nanoseconds."""
 
     mountpoint: str
@@ -130,8 +129,7 @@ class ImageService(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Transfer:
+class Transfer(Struct, frozen=True):
     """A layer or other blob of an image that is being downloaded."""
 
     ref: str

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
+from msgspec import field
+
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.runtime import Credentials, Image, SandboxConfig
 from nodeagent.model.pod import Container, ContainerKind, ImageVolume, Pod
 
 
-@dataclass(frozen=True, slots=True)
-class PulledImage:
+class PulledImage(Struct, frozen=True):
     """An image that is present in the runtime's store."""
 
     ref: str
@@ -50,8 +51,7 @@ class ImagePuller(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class PullInProgress:
+class PullInProgress(Struct, frozen=True):
     """An image pull that at least one container waits for."""
 
     image: str
@@ -94,8 +94,7 @@ class CredentialProvider(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class CredentialLookup:
+class CredentialLookup(Struct, frozen=True):
     """A lookup of credentials for an image in one source, and its result."""
 
     source: str
@@ -120,8 +119,7 @@ class CredentialLookup:
     """Reason why the source was not queried although a pattern matches: the pod does not use it."""
 
 
-@dataclass(frozen=True, slots=True)
-class CredentialLookupResult:
+class CredentialLookupResult(Struct, frozen=True):
     """Credentials together with the lookups that returned them."""
 
     credentials: tuple[Credentials, ...] = ()
@@ -143,8 +141,7 @@ class DiagnosableCredentialProvider(CredentialProvider, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class CollectableImage:
+class CollectableImage(Struct, frozen=True):
     """An image of the store as seen by image garbage collection."""
 
     image: Image
@@ -159,8 +156,7 @@ class CollectableImage:
     """Error of a failed removal."""
 
 
-@dataclass(frozen=True, slots=True)
-class ImageCollection:
+class ImageCollection(Struct, frozen=True):
     """Result of an image garbage collection, or of a dry run."""
 
     images: Sequence[CollectableImage]

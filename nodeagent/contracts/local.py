@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+
+from nodeagent.base.structs import Struct
 
 LOCAL_SOCKET = "nodeagent.sock"
 """Name of the socket in the agent's root directory. A client sends one :class:`LocalRequest` as a line of JSON and
 receives one :class:`LocalResponse` in the same form. Only root and the user that runs the agent have access."""
 
 
-@dataclass(frozen=True, slots=True)
-class LocalQuery:
+class LocalQuery(Struct, frozen=True):
     """A query that the agent supports.
 
     :param name: such as ``why`` or ``evict.plan``; the names of third-party queries start with the plugin's name and a

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import field
+
+from nodeagent.base.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class NodeConditionReport:
+class NodeConditionReport(Struct, frozen=True):
     """One condition of the node, such as ``MemoryPressure``."""
 
     type: str
@@ -16,8 +18,7 @@ class NodeConditionReport:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class NodeTaint:
+class NodeTaint(Struct, frozen=True):
     """A taint of the node; key and effect identify it."""
 
     key: str
@@ -26,8 +27,7 @@ class NodeTaint:
     """``NoSchedule``, ``PreferNoSchedule`` or ``NoExecute``."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeReport:
+class NodeReport(Struct, frozen=True):
     """A plugin's contribution to the node status; for equal keys, the plugin called last takes precedence."""
 
     capacity: Mapping[str, str] = field(default_factory=dict)

@@ -11,11 +11,11 @@ another class count as uncertain.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.model.persistent_volume import PersistentVolume, PersistentVolumeClaim
 from nodeagent.model.pod import Pod, Volume
@@ -31,8 +31,7 @@ class VolumeMode(StrEnum):
     BLOCK = "Block"
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeSpec:
+class VolumeSpec(Struct, frozen=True):
     """A volume of a pod with its source: inline, or the PersistentVolume of its claim."""
 
     name: str
@@ -63,8 +62,7 @@ class ClaimResolver(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class MountRequest:
+class MountRequest(Struct, frozen=True):
     """Parameters of one mount of a volume for a pod."""
 
     pod: Pod
@@ -82,8 +80,7 @@ class MountRequest:
     """True if the volume was found on disk after a restart of the agent."""
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeOnDisk:
+class VolumeOnDisk(Struct, frozen=True):
     """A volume of a pod, known without any API object."""
 
     pod_uid: str
@@ -97,8 +94,7 @@ class VolumeOnDisk:
     """The parts of the source that are known from the disk; ``None`` if nothing is."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceOnDisk:
+class DeviceOnDisk(Struct, frozen=True):
     """A volume that is staged on this node, known without any API object."""
 
     unique_name: str
@@ -277,8 +273,7 @@ class LabeledVolumeKind(PersistentVolumeKind, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeFigures:
+class VolumeFigures(Struct, frozen=True):
     """Sizes of a mounted volume in bytes and inodes."""
 
     available: int | None = None
@@ -306,8 +301,7 @@ class MeasuredVolumeKind(PersistentVolumeKind, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeState:
+class VolumeState(Struct, frozen=True):
     """State of one volume of a pod, for ``why``, ``nodeagent volumes`` and the statistics."""
 
     pod_uid: str

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from nodeagent.base.structs import Struct
 
-@dataclass(frozen=True, slots=True)
-class PluginCheck:
+
+class PluginCheck(Struct, frozen=True):
     """A check of projects that contain a file of a certain name.
 
     :param file_name: name of the file in the project's directory.

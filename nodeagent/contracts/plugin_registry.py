@@ -6,12 +6,12 @@ They register in the directory ``plugins_registry`` below the root directory; on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from nodeagent.base.structs import Struct
 
-@dataclass(frozen=True, slots=True)
-class RegisteredPlugin:
+
+class RegisteredPlugin(Struct, frozen=True):
     """A plugin as described by its registration socket."""
 
     type: str

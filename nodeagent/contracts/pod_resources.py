@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from nodeagent.base.structs import Struct
 from nodeagent.model.pod import Container, Pod
 
 
-@dataclass(frozen=True, slots=True)
-class AssignedDevice:
+class AssignedDevice(Struct, frozen=True):
     """A device of an extended resource."""
 
     resource: str
@@ -18,8 +17,7 @@ class AssignedDevice:
     numa_nodes: Sequence[int] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AssignedMemory:
+class AssignedMemory(Struct, frozen=True):
     """Memory on NUMA nodes."""
 
     type: str
@@ -28,8 +26,7 @@ class AssignedMemory:
     numa_nodes: Sequence[int] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimedDevice:
+class ClaimedDevice(Struct, frozen=True):
     """A device that a driver has allocated for a claim."""
 
     driver: str
@@ -40,8 +37,7 @@ class ClaimedDevice:
     share_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AssignedClaim:
+class AssignedClaim(Struct, frozen=True):
     """A resource claim that a container uses."""
 
     name: str
@@ -49,8 +45,7 @@ class AssignedClaim:
     devices: Sequence[ClaimedDevice] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AssignedResources:
+class AssignedResources(Struct, frozen=True):
     """Resources of a container, or those of the node that containers can use."""
 
     devices: Sequence[AssignedDevice] = ()

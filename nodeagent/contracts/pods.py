@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from msgspec import field
+
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.runtime import RuntimePod, SandboxStatus
 from nodeagent.errors import NodeAgentError
 from nodeagent.model.pod import Pod, PodStatus
@@ -32,8 +34,7 @@ class PodSource(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
+class Rejection(Struct, frozen=True):
     """Rejection of a pod: a CamelCase reason and a message for users."""
 
     reason: str
@@ -42,16 +43,14 @@ class Rejection:
     """At admission: the pod stays Pending and is admitted again after a delay, instead of failing."""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingReason:
+class WaitingReason(Struct, frozen=True):
     """Waiting reason of a container status, such as ``CrashLoopBackOff``."""
 
     reason: str
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SyncOutcome:
+class SyncOutcome(Struct, frozen=True):
     """Result of one sync of a pod."""
 
     waiting: Mapping[str, WaitingReason] = field(default_factory=dict)

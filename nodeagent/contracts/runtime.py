@@ -10,9 +10,9 @@ spec: config.containerRuntimeEndpoint, config.imageServiceEndpoint, config.runti
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.image_service import (
     CredentialOwner,
     Credentials,
@@ -138,8 +138,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeVersion:
+class RuntimeVersion(Struct, frozen=True):
     """Name and versions of the runtime."""
 
     name: str
@@ -147,8 +146,7 @@ class RuntimeVersion:
     api_version: str
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeCondition:
+class RuntimeCondition(Struct, frozen=True):
     """A condition of the runtime, such as ``NetworkReady``."""
 
     type: str
@@ -157,8 +155,7 @@ class RuntimeCondition:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeHandler:
+class RuntimeHandler(Struct, frozen=True):
     """A handler of runtime classes and its features; the default handler has an empty name."""
 
     name: str
@@ -166,16 +163,14 @@ class RuntimeHandler:
     user_namespaces: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeFeatures:
+class RuntimeFeatures(Struct, frozen=True):
     """Features of the runtime that do not depend on the handler."""
 
     supplemental_groups_policy: bool = False
     user_namespaces_host_network: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeStatus:
+class RuntimeStatus(Struct, frozen=True):
     """Conditions and features of the runtime."""
 
     conditions: Sequence[RuntimeCondition] = ()
@@ -191,8 +186,7 @@ class RuntimeStatus:
         return next((handler for handler in self.handlers if handler.name == name), RuntimeHandler(name))
 
 
-@dataclass(frozen=True, slots=True)
-class ExecResult:
+class ExecResult(Struct, frozen=True):
     """Result of a command."""
 
     exit_code: int

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import IntEnum
+
+from msgspec import field
+
+from nodeagent.base.structs import Struct
 
 
 class NamespaceMode(IntEnum):
@@ -41,16 +44,14 @@ class ProfileType(IntEnum):
     LOCALHOST = 2
 
 
-@dataclass(frozen=True, slots=True)
-class SecurityProfile:
+class SecurityProfile(Struct, frozen=True):
     """A seccomp or AppArmor profile; ``path`` is the file or profile name of a localhost profile."""
 
     type: ProfileType = ProfileType.RUNTIME_DEFAULT
     path: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SeLinux:
+class SeLinux(Struct, frozen=True):
     """SELinux label of a process; empty parts use the default."""
 
     user: str = ""
@@ -59,8 +60,7 @@ class SeLinux:
     level: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class IdMapping:
+class IdMapping(Struct, frozen=True):
     """A range of user or group IDs: *container_id* in the container is *host_id* on the host."""
 
     host_id: int
@@ -68,16 +68,14 @@ class IdMapping:
     length: int
 
 
-@dataclass(frozen=True, slots=True)
-class UserNamespace:
+class UserNamespace(Struct, frozen=True):
     """User namespace of a pod."""
 
     uids: Sequence[IdMapping]
     gids: Sequence[IdMapping]
 
 
-@dataclass(frozen=True, slots=True)
-class Namespaces:
+class Namespaces(Struct, frozen=True):
     """Namespaces of a sandbox or container."""
 
     network: NamespaceMode = NamespaceMode.POD
@@ -88,8 +86,7 @@ class Namespaces:
     """User namespace of the pod; ``None`` uses that of the node."""
 
 
-@dataclass(frozen=True, slots=True)
-class LinuxResources:
+class LinuxResources(Struct, frozen=True):
     """Resources of a pod or container in CRI's units (bytes, microseconds); zero means not specified."""
 
     cpu_period: int = 0
@@ -111,8 +108,7 @@ class LinuxResources:
         return self.memory_swap_limit_bytes not in (0, self.memory_limit_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class PortMapping:
+class PortMapping(Struct, frozen=True):
     """A host port that is forwarded to a port of the sandbox."""
 
     container_port: int
@@ -121,8 +117,7 @@ class PortMapping:
     host_ip: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DnsConfig:
+class DnsConfig(Struct, frozen=True):
     """Contents of ``resolv.conf``."""
 
     servers: Sequence[str] = ()
@@ -130,8 +125,7 @@ class DnsConfig:
     options: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxSecurity:
+class SandboxSecurity(Struct, frozen=True):
     """Security context of a sandbox."""
 
     namespaces: Namespaces = Namespaces()
@@ -145,8 +139,7 @@ class SandboxSecurity:
     supplemental_groups_policy: SupplementalGroupsPolicy = SupplementalGroupsPolicy.MERGE
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxConfig:
+class SandboxConfig(Struct, frozen=True):
     """Configuration of a pod's sandbox."""
 
     name: str
@@ -166,8 +159,7 @@ class SandboxConfig:
     resources: LinuxResources | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ImageMount:
+class ImageMount(Struct, frozen=True):
     """Content of an image that is mounted read-only."""
 
     image: str
@@ -178,8 +170,7 @@ class ImageMount:
     """Path in the image, relative to its root; empty for the complete content."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mount:
+class Mount(Struct, frozen=True):
     """A bind mount from the host, or the content of an image."""
 
     container_path: str
@@ -196,8 +187,7 @@ class Mount:
     gids: Sequence[IdMapping] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(Struct, frozen=True):
     """A device of the host in a container."""
 
     container_path: str
@@ -205,8 +195,7 @@ class Device:
     permissions: str = "mrw"
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerSecurity:
+class ContainerSecurity(Struct, frozen=True):
     """Security context of a container."""
 
     capabilities_add: Sequence[str] = ()
@@ -227,8 +216,7 @@ class ContainerSecurity:
     supplemental_groups_policy: SupplementalGroupsPolicy = SupplementalGroupsPolicy.MERGE
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerConfig:
+class ContainerConfig(Struct, frozen=True):
     """Configuration of a container."""
 
     name: str

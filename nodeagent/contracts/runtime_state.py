@@ -6,9 +6,11 @@ Timestamps are nanoseconds since the epoch, as reported by the runtime.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
+from msgspec import field
+
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.runtime_config import LinuxResources, Mount, NamespaceMode
 
 LABEL_POD_NAME = "io.kubernetes.pod.name"
@@ -39,8 +41,7 @@ class ContainerState(IntEnum):
     UNKNOWN = 3
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxInfo:
+class SandboxInfo(Struct, frozen=True):
     """A sandbox as returned by a list call."""
 
     id: str
@@ -55,8 +56,7 @@ class SandboxInfo:
     runtime_handler: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxStatus:
+class SandboxStatus(Struct, frozen=True):
     """Detailed status of a sandbox."""
 
     id: str
@@ -74,8 +74,7 @@ class SandboxStatus:
     runtime_handler: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerInfo:
+class ContainerInfo(Struct, frozen=True):
     """A container as returned by a list call."""
 
     id: str
@@ -92,8 +91,7 @@ class ContainerInfo:
     """ID of the image in the runtime's store; empty if the runtime does not report it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerUser:
+class ContainerUser(Struct, frozen=True):
     """User and groups of a container's first process."""
 
     uid: int
@@ -101,8 +99,7 @@ class ContainerUser:
     supplemental_groups: Sequence[int] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeContainerStatus:
+class RuntimeContainerStatus(Struct, frozen=True):
     """Detailed status of a container."""
 
     id: str
@@ -137,8 +134,7 @@ class RuntimeContainerStatus:
         return failed_start and any(text in self.message for text in _INTERRUPTED)
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimePod:
+class RuntimePod(Struct, frozen=True):
     """State of one pod in the runtime; sandboxes and containers are sorted latest first."""
 
     uid: str
@@ -175,8 +171,7 @@ class RuntimeEventType(StrEnum):
     DELETED = "DELETED"
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeEvent:
+class RuntimeEvent(Struct, frozen=True):
     """An event of the runtime's event stream, with the pod's status at that time."""
 
     type: RuntimeEventType

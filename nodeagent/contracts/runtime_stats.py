@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.stats import InterfaceStats
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerStats:
+class ContainerStats(Struct, frozen=True):
     """Usage of one container; cumulative CPU in nanoseconds, sizes in bytes, times in epoch nanoseconds."""
 
     id: str
@@ -34,8 +33,7 @@ class ContainerStats:
     """The runtime's own rate of CPU usage, if reported."""
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxStats:
+class SandboxStats(Struct, frozen=True):
     """Usage of one pod and its containers as measured by the runtime; unreported values are ``None``."""
 
     id: str

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nodeagent.base.secret import Secret
+from nodeagent.base.structs import MutableStruct, Struct
 from nodeagent.errors import NodeAgentError
 
 if TYPE_CHECKING:
@@ -19,8 +20,7 @@ GROUP_AUTHENTICATED = "system:authenticated"
 GROUP_UNAUTHENTICATED = "system:unauthenticated"
 
 
-@dataclass(slots=True)
-class SentBytes:
+class SentBytes(MutableStruct):
     """Number of response bytes sent, for the access log."""
 
     count: int = 0
@@ -61,8 +61,7 @@ class User:
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
 
 
-@dataclass(frozen=True, slots=True)
-class RequestCredentials:
+class RequestCredentials(Struct, frozen=True):
     """Credentials of a request."""
 
     certificate: Mapping[str, Any] | None = None
@@ -83,8 +82,7 @@ class Authenticator(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class AuthorizationAttributes:
+class AuthorizationAttributes(Struct, frozen=True):
     """An access to a subresource of this node (resource ``nodes``) that has to be authorized."""
 
     user: User
@@ -120,8 +118,7 @@ class Exposure(StrEnum):
     """As ``DEBUG``, but with status 404."""
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """An HTTP route of the agent's server.
 
     :param method: ``GET``, ``POST``, …; ``*`` is any.

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from nodeagent.base.duration import Duration
 from nodeagent.base.identity import Identity
 from nodeagent.base.release import Release
+from nodeagent.base.structs import Struct
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeSettings:
+class NodeSettings(Struct, frozen=True, kw_only=True):
     """Flags without a field in the configuration. Empty text means that the flag is not set."""
 
     config: str = ""

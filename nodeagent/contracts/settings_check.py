@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from nodeagent.base.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsProblem:
+class SettingsProblem(Struct, frozen=True):
     """A violated rule in the settings of a plugin."""
 
     path: str
@@ -18,8 +18,7 @@ class SettingsProblem:
     """The violated rule, without a subject: ``must be an absolute path``."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeclaredPlugin:
+class DeclaredPlugin(Struct, frozen=True):
     """A plugin that another plugin registers under a separate name, as its settings specify."""
 
     name: str
@@ -27,8 +26,7 @@ class DeclaredPlugin:
     """Path below the settings of the plugin that registers it."""
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsCheck:
+class SettingsCheck(Struct, frozen=True):
     """Result of the check of a plugin's settings."""
 
     problems: Sequence[SettingsProblem] = ()

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from nodeagent.base.gates import FeatureGates
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.model.pod import Pod
 from nodeagent.model.qos import SYSTEM_CRITICAL_PRIORITY
 
 
-@dataclass(frozen=True, slots=True)
-class ShutdownPeriods:
+class ShutdownPeriods(Struct, frozen=True):
     """Lowest priority and period in seconds of each group, in ascending order; empty if graceful shutdown is off.
 
     spec: config.shutdownGracePeriod, config.shutdownGracePeriodCriticalPods, config.shutdownGracePeriodByPodPriority
@@ -34,8 +34,7 @@ class ShutdownPeriods:
         return max(seconds, default=0) if self.by_priority else sum(seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class ShutdownPod:
+class ShutdownPod(Struct, frozen=True):
     """The fields of a pod that graceful node shutdown uses."""
 
     namespace: str
@@ -53,8 +52,7 @@ class ShutdownPod:
         return cls(pod.namespace, pod.name, pod.uid, spec.priority or 0, grace)
 
 
-@dataclass(frozen=True, slots=True)
-class ShutdownGroup:
+class ShutdownGroup(Struct, frozen=True):
     """Pods that terminate together, within ``seconds``."""
 
     priority: int
@@ -62,8 +60,7 @@ class ShutdownGroup:
     pods: Sequence[ShutdownPod]
 
 
-@dataclass(frozen=True, slots=True)
-class ShutdownStep:
+class ShutdownStep(Struct, frozen=True):
     """Timing of one group if every earlier group uses its complete period."""
 
     priority: int
@@ -139,8 +136,7 @@ def plan_file(root_dir: Path) -> Path:
     return root_dir / "shutdown_plan.json"
 
 
-@dataclass(frozen=True, slots=True)
-class ShutdownPlan:
+class ShutdownPlan(Struct, frozen=True):
     """The shutdown plan of a running agent."""
 
     periods: ShutdownPeriods

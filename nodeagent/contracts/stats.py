@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from nodeagent.base.structs import Struct
 
-@dataclass(frozen=True, slots=True)
-class PressureShare:
+
+class PressureShare(Struct, frozen=True):
     """Time in which tasks waited for a resource: averages in percent of 10, 60 and 300 seconds, and the total."""
 
     total_nanoseconds: int = 0
@@ -17,8 +17,7 @@ class PressureShare:
     avg300: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Pressure:
+class Pressure(Struct, frozen=True):
     """Pressure stall information (PSI) of one resource."""
 
     some: PressureShare
@@ -27,8 +26,7 @@ class Pressure:
     """Time in which all tasks that were not idle waited."""
 
 
-@dataclass(frozen=True, slots=True)
-class CpuStats:
+class CpuStats(Struct, frozen=True):
     """CPU usage; ``time`` in epoch nanoseconds, unknown values are ``None``."""
 
     time: int
@@ -38,16 +36,14 @@ class CpuStats:
     """``None`` without the feature gate ``NodeAgentPSI``, or if the kernel or cgroup v1 does not measure it."""
 
 
-@dataclass(frozen=True, slots=True)
-class IoStats:
+class IoStats(Struct, frozen=True):
     """Disk I/O; ``time`` in epoch nanoseconds."""
 
     time: int
     pressure: Pressure
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryStats:
+class MemoryStats(Struct, frozen=True):
     """Memory usage in bytes, and page fault counters; ``available_bytes`` is ``None`` without a limit."""
 
     time: int
@@ -63,8 +59,7 @@ class MemoryStats:
     """As in :class:`CpuStats`."""
 
 
-@dataclass(frozen=True, slots=True)
-class FilesystemStats:
+class FilesystemStats(Struct, frozen=True):
     """Capacity and usage of a file system; ``used_*`` may be the share of one consumer, such as a volume."""
 
     time: int
@@ -76,8 +71,7 @@ class FilesystemStats:
     inodes_used: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class InterfaceStats:
+class InterfaceStats(Struct, frozen=True):
     """Counters of a network interface since its creation."""
 
     name: str
@@ -87,8 +81,7 @@ class InterfaceStats:
     tx_errors: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerUsage:
+class ContainerUsage(Struct, frozen=True):
     """A running container, or a system container such as ``pods``, ``kubelet`` and ``runtime``."""
 
     name: str
@@ -102,8 +95,7 @@ class ContainerUsage:
     io: IoStats | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeUsage:
+class VolumeUsage(Struct, frozen=True):
     """Usage of a volume of a pod."""
 
     name: str
@@ -116,8 +108,7 @@ class VolumeUsage:
     """The driver's view of the volume's health; ``None`` if unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodUsage:
+class PodUsage(Struct, frozen=True):
     """Usage of a pod; ``start_time`` in epoch nanoseconds."""
 
     uid: str
@@ -136,8 +127,7 @@ class PodUsage:
     io: IoStats | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NodeUsage:
+class NodeUsage(Struct, frozen=True):
     """Usage of the node; ``start_time`` in epoch nanoseconds."""
 
     start_time: int

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from nodeagent.base.structs import Struct
 from nodeagent.model.pod import Container, Pod
 
 
-@dataclass(frozen=True, slots=True)
-class Hint:
+class Hint(Struct, frozen=True):
     """NUMA nodes that satisfy a request, ``None`` for any; preferred if no smaller set does."""
 
     nodes: frozenset[int] | None = None

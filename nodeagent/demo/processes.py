@@ -13,12 +13,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from nodeagent.base.mounts.calls import unmount
 from nodeagent.base.release import NEWEST
+from nodeagent.base.structs import MutableStruct, Struct
 from nodeagent.errors import NodeAgentError
 
 START_SECONDS = 30.0
@@ -34,8 +34,7 @@ class DemoError(NodeAgentError):
     reason = "DemoError"
 
 
-@dataclass(slots=True)
-class DemoProcess:
+class DemoProcess(MutableStruct):
     """A started process, with the log file for its output."""
 
     name: str
@@ -140,8 +139,7 @@ def start_agent(directory: Path, arguments: Sequence[str], health_port: int) -> 
     return process
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
+class Ports(Struct, frozen=True):
     """Ports of the processes: those of the previous run, or the defaults; a port in use is replaced by a free one."""
 
     api_server: int = 6443

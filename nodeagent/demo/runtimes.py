@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from nodeagent.base.structs import Struct
 from nodeagent.demo.processes import DemoError
 
 EMBEDDED = "embedded"
@@ -21,8 +21,7 @@ OTHER_PODS = Path("/var/lib/kubelet/pods")
 _CONNECT_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeSelection:
+class RuntimeSelection(Struct, frozen=True):
     """The selected runtime, with the reason.
 
     :ivar endpoint: its CRI endpoint; empty for the embedded runtime, which the demo starts.

@@ -8,14 +8,15 @@ import shutil
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec import field
 
 from nodeagent.apiclient import Client, connect
 from nodeagent.base.aio import SystemClock
+from nodeagent.base.structs import MutableStruct
 from nodeagent.config.names import native_version
 from nodeagent.contracts.api import CORE_EVENTS, NODES, PODS
 from nodeagent.contracts.configuration import NodeAgentConfiguration
@@ -43,8 +44,7 @@ LOG_LINES = 3
 _POLL_SECONDS = 0.05
 
 
-@dataclass(slots=True)
-class Demo:
+class Demo(MutableStruct):
     """A demo with its files in *directory*.
 
     :ivar endpoint: CRI endpoint; empty for a running runtime on this host, otherwise the embedded one.

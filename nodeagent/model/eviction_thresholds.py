@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 from nodeagent.base.duration import Duration
 from nodeagent.base.quantity import Format, Quantity
+from nodeagent.base.structs import Struct
 from nodeagent.model.resources import EPHEMERAL_STORAGE, MEMORY
 
 _PERCENT = re.compile(r"-?(\d+(\.\d*)?|\.\d+)%", re.ASCII)
@@ -37,8 +37,7 @@ SIGNALS = tuple(signal for signal in Signal if signal not in COMPUTED_SIGNALS)
 _RESERVING = {Signal.MEMORY: MEMORY, Signal.NODEFS: EPHEMERAL_STORAGE}
 
 
-@dataclass(frozen=True, slots=True)
-class Amount:
+class Amount(Struct, frozen=True):
     """Quantity, or fraction (0 to 1) of the capacity."""
 
     quantity: Quantity | None = None
@@ -57,8 +56,7 @@ class Amount:
         return str(self.quantity) if self.quantity is not None else f"{self.fraction * 100:g}%"
 
 
-@dataclass(frozen=True, slots=True)
-class Threshold:
+class Threshold(Struct, frozen=True):
     """Threshold, met below *limit*; a soft one takes effect after its grace period, a hard one immediately."""
 
     signal: Signal

@@ -6,7 +6,8 @@ Custom, since no maintained package has only this grammar.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from nodeagent.base.structs import Struct
 
 DEFAULT_DOMAIN = "docker.io"
 DEFAULT_TAG = "latest"
@@ -21,8 +22,7 @@ _DIGEST = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a
 _HEX_ID = re.compile(r"[0-9a-f]{64}")
 
 
-@dataclass(frozen=True, slots=True)
-class ImageName:
+class ImageName(Struct, frozen=True):
     """Parsed image name; ``domain`` and ``path`` are complete, ``tag`` and ``digest`` may be empty."""
 
     domain: str

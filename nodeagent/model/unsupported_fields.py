@@ -7,12 +7,12 @@ neither are volume sources, which plugins can add: a pod with a source that no p
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from nodeagent.base.gates import FeatureGates
+from nodeagent.base.structs import Struct
 from nodeagent.model.pod import (
     Container,
     ContainerRestartRule,
@@ -32,8 +32,7 @@ FIELD_NOT_SUPPORTED = "PodFieldNotSupported"
 _MAX_VALUE_CHARACTERS = 80
 
 
-@dataclass(frozen=True, slots=True)
-class UnsupportedField:
+class UnsupportedField(Struct, frozen=True):
     """A field that is not implemented or not enabled."""
 
     owner: type[WireStruct]
@@ -49,8 +48,7 @@ class UnsupportedField:
     """Feature gate that enables the field; without one it is not implemented."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnsupportedUse:
+class UnsupportedUse(Struct, frozen=True):
     """Use of such a field in a pod."""
 
     field: UnsupportedField

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import platform
-from dataclasses import dataclass
 from pathlib import Path
 
 from nodeagent.base.cpu_list import parse_cpu_list
+from nodeagent.base.structs import Struct
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """Description of the host; unknown fields are empty."""
 
     machine_id: str

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import field
+
 from nodeagent.base import identity
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.node import NodeConditionReport, NodeReport, NodeTaint
 from nodeagent.contracts.runtime import Image, RuntimeStatus
 from nodeagent.model.node import (
@@ -29,8 +31,7 @@ _MAX_NAMES = 5
 _NO_NAME = "<none>"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeStatusInputs:
+class NodeStatusInputs(Struct, frozen=True, kw_only=True):
     """Inputs of the node status."""
 
     info: NodeSystemInfo

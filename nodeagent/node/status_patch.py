@@ -6,9 +6,9 @@ Servers of older releases drop fields that they do not define; such a field is n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from nodeagent.base.structs import Struct
 from nodeagent.model.node import NodeStatus
 from nodeagent.model.wire import to_wire
 
@@ -17,8 +17,7 @@ _LATER_FIELDS = ("runtimeHandlers", "features", "declaredFeatures")
 """Fields that servers of older releases do not store, or store only partially."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredDifferently:
+class StoredDifferently(Struct, frozen=True):
     """A field that the server stored with another value than the one sent."""
 
     sent: Any

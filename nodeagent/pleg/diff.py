@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
+from msgspec import field
+
+from nodeagent.base.structs import MutableStruct
 from nodeagent.contracts.runtime import LABEL_POD_UID, ContainerInfo, RuntimePod, SandboxInfo
 
 
-@dataclass(slots=True)
-class PodListing:
+class PodListing(MutableStruct):
     """The listed IDs of one pod."""
 
     sandbox_ids: list[str] = field(default_factory=list)

@@ -6,11 +6,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from nodeagent.base.logging.origin import PLUGIN
 from nodeagent.base.metrics import Counter, Histogram
+from nodeagent.base.structs import Struct
 from nodeagent.errors import PluginError, PluginTimeout
 from nodeagent.pluginmanager.hook_stats import HookStats
 from nodeagent.pluginmanager.metered import MeteredCoroutine, PluginAborted
@@ -37,8 +37,7 @@ CANCEL_SECONDS = 1.0
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class InFlightCall:
+class InFlightCall(Struct, frozen=True):
     """A call of an async hook that has not returned yet."""
 
     plugin: str

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, field
 from itertools import accumulate
+
+from msgspec import field
+
+from nodeagent.base.structs import MutableStruct
 
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Upper bounds of the duration buckets."""
 
 
-@dataclass(slots=True)
-class HookStats:
+class HookStats(MutableStruct):
     """Call statistics of one plugin and async hook."""
 
     calls: int = 0

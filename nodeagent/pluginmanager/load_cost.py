@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from nodeagent.base.malloc import resident_bytes
+from nodeagent.base.structs import MutableStruct
 
 
-@dataclass(slots=True)
-class LoadCost:
+class LoadCost(MutableStruct):
     """CPU time and growth of the agent's resident memory while a plugin was loaded."""
 
     cpu_seconds: float = 0.0

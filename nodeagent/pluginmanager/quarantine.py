@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+
+from nodeagent.base.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class QuarantinePolicy:
+class QuarantinePolicy(Struct, frozen=True):
     """Limits after which a plugin's hooks are skipped, from ``quarantine`` of ``--plugin-config``."""
 
     failures: int = 5

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import field
+
+from nodeagent.base.structs import MutableStruct, Struct
 from nodeagent.pluginmanager.hook_stats import HookStats
 from nodeagent.pluginmanager.quarantine import Quarantine
 
 
-@dataclass(slots=True)
-class Decision:
+class Decision(MutableStruct):
     """A plugin's recorded decision about a pod, an image or the node."""
 
     plugin: str
@@ -24,8 +25,7 @@ class Decision:
     count: int = 1
 
 
-@dataclass(slots=True)
-class PluginInfo:
+class PluginInfo(MutableStruct):
     """One plugin, as listed by ``nodeagent plugins list``."""
 
     name: str
@@ -47,8 +47,7 @@ class PluginInfo:
         return self.name.partition(".")[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Withdrawn:
+class Withdrawn(Struct, frozen=True):
     """Objects of a plugin that were removed at runtime, to restore them."""
 
     objects: Mapping[str, Any]

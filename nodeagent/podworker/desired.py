@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePosixPath
 
 from nodeagent.base import identity
+from nodeagent.base.structs import Struct
 from nodeagent.model.pod import Pod
 
 _PLUGIN_DIRECTORIES = {"device-plugins", "plugins_registry"}
@@ -25,8 +25,7 @@ class ChangeKind(StrEnum):
     """Another pod of the same set has the same name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     kind: ChangeKind
     pod: Pod
     source: str

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nodeagent.allocation.manager import AllocationManager
 from nodeagent.base.aio import Clock
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.pods import Rejection
 from nodeagent.model.pod import Pod
 from nodeagent.podworker.desired import DesiredPods
@@ -22,8 +22,7 @@ PODS_ADDED, POD_UPDATED, PODS_REMOVED = "pods_added", "pod_updated", "pods_remov
 POD_TERMINATED, PERIODIC = "pod_terminated", "periodic_retry"
 
 
-@dataclass(frozen=True, slots=True)
-class RetryResizes:
+class RetryResizes(Struct, frozen=True):
     """Request to decide on all pending resizes; ``trigger`` is its reason in metrics."""
 
     trigger: str

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from msgspec import field
+
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.diagnostics import Stage, StageReport, StageState
 from nodeagent.contracts.persistent_volumes import VolumeState
 from nodeagent.contracts.runtime import ContainerState, RuntimePod
@@ -36,8 +38,7 @@ _BEFORE_SANDBOX = frozenset({"RuntimeUnavailable", "ApiUnavailable", ClaimError.
 _NOT_YET = frozenset({"ContainerCreating", "PodInitializing", ""})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodDiagnosticInputs:
+class PodDiagnosticInputs(Struct, frozen=True, kw_only=True):
     """Inputs of the stages: the state of a pod at one time."""
 
     pod: Pod

@@ -11,9 +11,10 @@ The reason for TERMINATING does not change; a later request can only shorten the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.pods import KillReason
 from nodeagent.model.pod import Pod
 
@@ -30,8 +31,7 @@ class Phase(IntEnum):
     REMOVED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Termination:
+class Termination(Struct, frozen=True):
     """Reason and grace period of a termination.
 
     :ivar status_reason: reason of the pod status, with phase Failed; empty if the phase is derived from exit codes.
@@ -49,8 +49,7 @@ class Termination:
         return replace(self, grace_seconds=effective_grace(pod, other)) if shorter else self
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerSnapshot:
+class WorkerSnapshot(Struct, frozen=True, kw_only=True):
     """Current state of a worker, for diagnostics.
 
     :ivar working_since: monotonic start time of the sync in progress; ``None`` while the worker is idle.

@@ -7,12 +7,12 @@ import logging
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from nodeagent.allocation.manager import AllocationManager
 from nodeagent.base import identity, tracing
 from nodeagent.base.aio import Backoff, Clock
 from nodeagent.base.logging import v_level
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.events import EventRecorder, EventType
 from nodeagent.contracts.pods import KillReason, PodSyncer, WaitingReason
 from nodeagent.contracts.runtime import ContainerState, RuntimePod
@@ -44,8 +44,7 @@ MIN_LATE_SECONDS = 10.0
 TERMINATION_RETRY_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerComponents:
+class WorkerComponents(Struct, frozen=True, kw_only=True):
     """Dependencies of a worker; ``network_problem`` returns the reason why the pod network is not ready, or ``""``."""
 
     syncer: Callable[[], PodSyncer]

@@ -10,10 +10,10 @@ import logging
 import ssl
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from nodeagent.base import identity
+from nodeagent.base.structs import Struct
 from nodeagent.errors import ConfigError, Problem
 
 _log = logging.getLogger(__name__)
@@ -21,8 +21,7 @@ _log = logging.getLogger(__name__)
 GENERATE_SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class ServingPair:
+class ServingPair(Struct, frozen=True):
     """Paths of certificate and key."""
 
     certificate: Path

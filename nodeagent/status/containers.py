@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import msgspec
 
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.devices import DeviceHealth
 from nodeagent.contracts.pods import WaitingReason
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
@@ -32,8 +32,7 @@ REMOVED_INIT_CONTAINER = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerStatusInputs:
+class ContainerStatusInputs(Struct, frozen=True, kw_only=True):
     """Inputs of the container statuses of one pod."""
 
     runtime: RuntimePod | None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 
 import msgspec
+from msgspec import field
 
 from nodeagent.allocation.report import ResourceReport
 from nodeagent.base import identity
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.devices import DeviceHealth
 from nodeagent.contracts.pods import WaitingReason
 from nodeagent.contracts.runtime import ContainerState, NamespaceMode, RuntimePod
@@ -42,8 +43,7 @@ from nodeagent.status.restarting import restart_in_progress, restarting_conditio
 DISRUPTION_TARGET = "DisruptionTarget"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodStatusInputs:
+class PodStatusInputs(Struct, frozen=True, kw_only=True):
     """Inputs of the pod status, besides the pod."""
 
     runtime: RuntimePod | None

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec import field
 
 from nodeagent.allocation.manager import AllocationManager
 from nodeagent.base.aio import Backoff, Clock, TaskOwner
 from nodeagent.base.gates import FeatureGates
 from nodeagent.base.logging import v_level
 from nodeagent.base.metrics import Histogram
+from nodeagent.base.structs import MutableStruct
 from nodeagent.contracts.api import PODS, Api
 from nodeagent.contracts.devices import DeviceHealth
 from nodeagent.contracts.pods import WaitingReason
@@ -59,8 +60,7 @@ OWNED_CONDITIONS = frozenset(
 )
 
 
-@dataclass(slots=True)
-class _Entry:
+class _Entry(MutableStruct):
     pod: Pod
     status: PodStatus
     sent: PodStatus

@@ -35,11 +35,8 @@ from nodeagent.testing.recorder import FakeRecorder
 from nodeagent.testing.runtime import FakeRuntime
 
 
-class FakeContext(ServerContext):
+class FakeContext(ServerContext, frozen=False):  # type: ignore[misc]
     """Context of the last stage, whose fields a test can replace; ``context.stage(…)`` returns an earlier one."""
-
-    __slots__ = ()
-    __setattr__ = object.__setattr__
 
 
 def make_context(

@@ -13,12 +13,12 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nodeagent import hookimpl
 from nodeagent.base import identity
 from nodeagent.base.aio import Clock
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.contracts.context import ConfigContext
 from nodeagent.errors import NodeAgentError
@@ -50,8 +50,7 @@ class IptablesError(NodeAgentError):
     transient = True
 
 
-@dataclass(frozen=True, slots=True)
-class Chains:
+class Chains(Struct, frozen=True):
     """Names of the chains."""
 
     hint: str

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import field
 
 from nodeagent import hookimpl
 from nodeagent.base.hugepages import HOST_HUGE_PAGES, read_huge_pages
 from nodeagent.base.quantity import Format, Quantity
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.context import ConfigContext
 from nodeagent.contracts.node import NodeReport
 
@@ -20,8 +22,7 @@ if TYPE_CHECKING:
 _KIBI = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class MachineSize:
+class MachineSize(Struct, frozen=True):
     """Sizes in bytes; unknown values are 0 or absent."""
 
     cores: int

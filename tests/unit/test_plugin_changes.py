@@ -84,7 +84,7 @@ class Live:
         self.plugins.narrow = scopes.narrow
         self.volumes, self.loops, self.route_changes = FakeVolumes(), FakeLoops(), 0
         self.context = make_context(directory)
-        object.__setattr__(self.context, "volumes", self.volumes)
+        self.context.volumes = self.volumes
         self.plugins.load_entry_points()
         config = self.context.config
         self.plugins.provide_all("nodeagent_configure", config=config, context=self.context, plugins=self.plugins)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from apiserver_stub.admission.listers import labels_of
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.verbs.admission import AdmissionRequest
 from nodeagent.base.identity import Identity
 from nodeagent.base.release import Release
+from nodeagent.base.structs import Struct
 
 _OWNERS_CHECKED = Release(1, 31)
 """First release that rejects changes of a node's owner references."""
@@ -21,8 +20,7 @@ _ALLOWED = (
 """Prefixes and names of the labels in the reserved domains that a node agent may set on its node."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReservedLabels:
+class ReservedLabels(Struct, frozen=True):
     """Labels of nodes in the domains of the cluster."""
 
     restricted: str

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from apiserver_stub.admission.pod_fields import ALL_CONTAINERS
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.validation.pod_annotations import Keys
+from nodeagent.base.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """A violation of a check: a short reason, and details of the pod."""
 
     reason: str
@@ -320,8 +319,7 @@ Versions = tuple[tuple[int, Check], ...]
 """Checks with the first minor version to which each applies, in ascending order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Standards:
+class Standards(Struct, frozen=True):
     """Properties of the server on which the checks depend."""
 
     minor: int = 29

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
@@ -21,6 +20,7 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, invalid_value
 from apiserver_stub.validation.pod_annotations import keys
 from nodeagent.base.identity import Identity
+from nodeagent.base.structs import Struct
 
 Mode = Literal["enforce", "audit", "warn"]
 MODES: tuple[Mode, ...] = ("enforce", "audit", "warn")
@@ -33,8 +33,7 @@ _LEVEL_RULE = f"must be one of {', '.join(LEVELS)}"
 _VERSION_RULE = 'must be "latest" or "v1.x"'
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
+class Level(Struct, frozen=True):
     """A level of the standards at a version."""
 
     name: str = "privileged"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 
 from apiserver_stub.admission.tolerations import is_extended
 from apiserver_stub.apimachinery import resource_lists
@@ -12,6 +11,7 @@ from apiserver_stub.apimachinery.resource_lists import Amounts
 from apiserver_stub.validation.pod_qos import qos_class
 from nodeagent.base.identity import Identity
 from nodeagent.base.quantity import Quantity
+from nodeagent.base.structs import Struct
 
 ONE = Quantity(1)
 PODS, SERVICES, CLAIMS = "pods", "services", "persistentvolumeclaims"
@@ -26,8 +26,7 @@ _SERVICE_NAMES = frozenset([SERVICES, "services.nodeports", "services.loadbalanc
 _FINISHED = ("Succeeded", "Failed")
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaNames:
+class QuotaNames(Struct, frozen=True):
     """Names that limited resources contain."""
 
     label_domain: str

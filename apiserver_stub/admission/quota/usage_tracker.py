@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from apiserver_stub.admission.quota.usage import MEASURED, QuotaNames, concerned, in_scope, scopes, usage
 from apiserver_stub.apimachinery import objects, resource_lists
@@ -15,6 +16,7 @@ from apiserver_stub.kinds.registry import Registry, Resource
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Store
 from nodeagent.base.identity import Identity
 from nodeagent.base.quantity import Quantity
+from nodeagent.base.structs import MutableStruct
 
 COLLECTION = "core/resourcequotas"
 MEASURED_COLLECTIONS = frozenset(f"core/{plural}" for plural in MEASURED)
@@ -22,8 +24,7 @@ _IGNORED = frozenset(["events"])
 _STEP = 200
 
 
-@dataclass(slots=True)
-class _Measured:
+class _Measured(MutableStruct):
     """Cached usage of one stored object: avoids decoding the object for every count."""
 
     revision: int

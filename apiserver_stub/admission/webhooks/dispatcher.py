@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.admission.listers import Lister
+from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
     from apiserver_stub.admission.webhooks.client import WebhookClient
@@ -38,8 +38,7 @@ _log = logging.getLogger(__name__)
 _SAFE = ("None", "NoneOnDryRun")
 
 
-@dataclass(frozen=True, slots=True)
-class Hook:
+class Hook(Struct, frozen=True):
     """One webhook of a configuration, with compiled selectors and conditions."""
 
     configuration: str

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from msgspec import field
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
@@ -14,6 +14,7 @@ from apiserver_stub.kinds.registry import Resource
 from apiserver_stub.verbs.admission import AdmissionRequest
 from apiserver_stub.webhook import WebhookError
 from nodeagent.base import gobase64
+from nodeagent.base.structs import MutableStruct
 
 VERSIONS = ("v1", "v1beta1")
 _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
@@ -23,8 +24,7 @@ class WebhookCallError(WebhookError):
     """A webhook could not be called, or its response is invalid."""
 
 
-@dataclass(slots=True)
-class AdmissionResponse:
+class AdmissionResponse(MutableStruct):
     """The decision of a webhook."""
 
     allowed: bool

@@ -6,7 +6,6 @@ The changed fields have the same names in all API versions, so stored claims kee
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery import objects
@@ -14,6 +13,7 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.scheduling.pod_claims import can_be_reserved, consumer, is_reserved_for
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
 from nodeagent.base.identity import Identity
+from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
     from apiserver_stub.storage import Store
@@ -23,8 +23,7 @@ _LONGEST_EXTENDED = 227
 """Length to which names of pods are truncated in the names of claims for extended resources."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceNames:
+class DeviceNames(Struct, frozen=True):
     """Names of dynamic resource allocation that depend on the identity."""
 
     group: str

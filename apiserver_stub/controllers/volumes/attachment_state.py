@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.controllers.volume_protection import claims_of
+from nodeagent.base.structs import MutableStruct, Struct
 
 PLUGIN = "kubernetes.io/csi/"
 """Start of the names of CSI volumes in node statuses."""
@@ -17,8 +19,7 @@ _NAME = re.compile("csi-[0-9a-f]{64}")
 _SHARED = ("ReadWriteMany", "ReadOnlyMany")
 
 
-@dataclass(frozen=True, slots=True)
-class AttachableVolume:
+class AttachableVolume(Struct, frozen=True):
     """Volume of a CSI driver whose volumes are attached."""
 
     name: str
@@ -38,8 +39,7 @@ class AttachableVolume:
         return f"csi-{hashlib.sha256(f'{self.handle}{self.driver}{node}'.encode()).hexdigest()}"
 
 
-@dataclass(slots=True)
-class AttachmentState:
+class AttachmentState(MutableStruct):
     """Objects by key, and the pods with claims by node."""
 
     pods: dict[str, tuple[str, frozenset[str]]] = field(default_factory=dict)

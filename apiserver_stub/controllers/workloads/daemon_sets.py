@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ClassVar
+
+from msgspec import field
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError
@@ -21,6 +22,7 @@ from apiserver_stub.scheduling.model import tolerates
 from nodeagent.base.aio import BackoffTable
 from nodeagent.base.identity import Identity
 from nodeagent.base.node_affinity import NAME_FIELD, node_matches
+from nodeagent.base.structs import MutableStruct
 
 _PODS, _NODES = "core/pods", "core/nodes"
 _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
@@ -30,8 +32,7 @@ _NO_EXECUTE = ("not-ready", "unreachable")
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 1.0, 15 * 60.0
 
 
-@dataclass(slots=True)
-class _Plan:
+class _Plan(MutableStruct):
     """Pods to delete and nodes that need one."""
 
     delete: list[PodView] = field(default_factory=list)

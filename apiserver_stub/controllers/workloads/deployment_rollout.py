@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,6 +11,7 @@ from apiserver_stub.apimachinery.objects import Object, parse_time
 from apiserver_stub.controllers.workloads import conditions
 from apiserver_stub.controllers.workloads.semantic import same, scaled
 from nodeagent.base.identity import Identity
+from nodeagent.base.structs import Struct
 
 HASH_LABEL = "pod-template-hash"
 ROLLING = "RollingUpdate"
@@ -23,8 +23,7 @@ _HISTORY_CHARACTERS = 2000
 _PROGRESSING, _FAILURE = "Progressing", "ReplicaFailure"
 
 
-@dataclass(frozen=True, slots=True)
-class AnnotationNames:
+class AnnotationNames(Struct, frozen=True):
     """Annotations of Deployments and their ReplicaSets."""
 
     revision: str

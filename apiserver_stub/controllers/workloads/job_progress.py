@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object, dig, parse_time
 from apiserver_stub.controllers.workloads import conditions
 from nodeagent.base.identity import Identity
+from nodeagent.base.structs import Struct
 
 INDEXED = "Indexed"
 COMPLETE, FAILED, SUSPENDED, FAILURE_TARGET = "Complete", "Failed", "Suspended", "FailureTarget"
 SUCCESS_CRITERIA = "SuccessCriteriaMet"
 
 
-@dataclass(frozen=True, slots=True)
-class JobNames:
+class JobNames(Struct, frozen=True):
     """Labels, annotations and the finalizer of the pods of Jobs."""
 
     tracking: str

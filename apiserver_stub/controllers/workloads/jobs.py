@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ClassVar
+
+from msgspec import field
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError
@@ -20,13 +21,13 @@ from apiserver_stub.controllers.workloads.owner_controller import OwnerControlle
 from apiserver_stub.controllers.workloads.owners import Claims
 from apiserver_stub.controllers.workloads.pod_writer import MAX_PODS, PodWriter, is_terminating, pod_of
 from nodeagent.base.aio import Backoff
+from nodeagent.base.structs import MutableStruct
 
 _JOBS, _PODS = "batch/jobs", "core/pods"
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 10.0, 600.0
 
 
-@dataclass(slots=True)
-class _Failures:
+class _Failures(MutableStruct):
     """Failures of a Job since its last succeeded pod."""
 
     backoff: Backoff = field(default_factory=lambda: Backoff(_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS, jitter=0.0))
@@ -34,8 +35,7 @@ class _Failures:
     """Monotonic time at which the next pod may be created."""
 
 
-@dataclass(slots=True)
-class _Pass:
+class _Pass(MutableStruct):
     """State of one pass over a Job."""
 
     job: Object

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
@@ -15,6 +14,7 @@ from apiserver_stub.controllers.plugin import Controller, ControllerContext
 from apiserver_stub.controllers.views import LeaseView, NodeView, PodView, View
 from apiserver_stub.controllers.workloads.owners import seen
 from nodeagent.base.identity import Identity
+from nodeagent.base.structs import MutableStruct
 
 _log = logging.getLogger(__name__)
 
@@ -31,8 +31,7 @@ _STOPPED, _NEVER = "Kubelet stopped posting node status.", "Kubelet never posted
 _STEP = 50
 
 
-@dataclass(slots=True)
-class _Heartbeat:
+class _Heartbeat(MutableStruct):
     """Latest heartbeat of a node, and the monotonic time at which it was seen."""
 
     value: tuple[str, str]

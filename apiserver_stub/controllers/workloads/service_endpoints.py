@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.controllers.views import FINISHED
 from apiserver_stub.validation.addresses import family, parse_address
+from nodeagent.base.structs import Struct
 
 MAX_IN_SLICE = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Port:
+class Port(Struct, frozen=True):
     """Port of the pods of a Service."""
 
     name: str

@@ -6,7 +6,8 @@ A line names a message and its fields; ``FIELD@FIRST-LAST`` limits a field to mi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from nodeagent.base.structs import Struct
 
 _ALSO_REQUIRED = """
 admissionregistration.MutatingWebhook clientConfig sideEffects
@@ -173,8 +174,7 @@ storage.StorageClass allowedTopologies
 _STATES_ALL_LIST_TYPES = 30
 
 
-@dataclass(frozen=True, slots=True)
-class _Range:
+class _Range(Struct, frozen=True):
     first: int
     last: int
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import field
+
+from nodeagent.base.structs import Struct
 
 
 class KmsError(Exception):
     """The service is unreachable or unhealthy, or its response is invalid; one line without key material."""
 
 
-@dataclass(frozen=True, slots=True)
-class Encrypted:
+class Encrypted(Struct, frozen=True):
     """A data key that the service encrypted."""
 
     source: bytes

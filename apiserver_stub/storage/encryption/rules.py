@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import field
 
 from apiserver_stub.storage.encryption.kms import KmsTransformer
 from apiserver_stub.storage.encryption.transformers import IDENTITY, DecryptionError, EncryptionUnavailable, Transformer
+from nodeagent.base.structs import Struct
 
 _CLEAR = (IDENTITY,)
 _PROBE = b"probe"
@@ -13,8 +14,7 @@ _INTERNAL = ("core/masterleases", "core/ranges")
 """Never encrypted, as upstream; encrypted values of earlier releases are read and rewritten."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """Entry of the configuration: resources as ``(plural, group)``, where ``*`` matches any, and their transformers."""
 
     resources: tuple[tuple[str, str], ...]
@@ -24,8 +24,7 @@ class Rule:
         return any(name in ("*", plural) and area in ("*", group) for name, area in self.resources)
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """All entries; the first one that covers a resource applies."""
 
     rules: tuple[Rule, ...] = ()

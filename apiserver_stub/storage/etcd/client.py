@@ -10,7 +10,6 @@ import contextlib
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -21,6 +20,7 @@ from google.protobuf.message import DecodeError
 
 from apiserver_stub.storage.base import StoreRejected, StoreUnavailable
 from apiserver_stub.storage.etcd.proto import rpc_pb2 as rpc
+from nodeagent.base.structs import Struct
 
 CALL_SECONDS = 10.0
 """Timeout of one call, shorter than that of a request."""
@@ -57,8 +57,7 @@ class LeaseExpired(Exception):
     """The lease of a write has expired."""
 
 
-@dataclass(frozen=True, slots=True)
-class TlsFiles:
+class TlsFiles(Struct, frozen=True):
     """Certificate files for connections to ``https`` URLs."""
 
     ca: Path | None = None

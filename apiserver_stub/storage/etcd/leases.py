@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 from nodeagent.base.aio import Clock
+from nodeagent.base.structs import MutableStruct
 
 MOST_RECORDS = 1000
 """Limit of records per lease, which bounds the burst of deletions when it expires."""
 _SHARE = 0.05
 
 
-@dataclass(slots=True)
-class _Lease:
+class _Lease(MutableStruct):
     id: int
     ends: float
     records: int = 0

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import cast
+
+from nodeagent.base.structs import Struct
 
 _HTTP2, _HTTP1 = "h2", "http/1.1"
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(Struct, frozen=True):
     """Settings of HTTP/2 connections."""
 
     max_streams: int

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, forbidden_value, invalid_value, not_supported, required
 from apiserver_stub.schema.structural.tree import METADATA_FIELDS
 from apiserver_stub.validation.schema_rules.field_paths import field_path_of
+from nodeagent.base.structs import Struct
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _UNSUPPORTED = ("id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref")
@@ -19,8 +20,7 @@ _REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "
 _LINE_BREAK = re.compile(r"[\n\r]")
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaContext:
+class SchemaContext(Struct, frozen=True):
     """Properties of the enclosing schemas on which the rules of a schema depend."""
 
     defaults_forbidden: str | None = None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from apiserver_stub.apimachinery.status import Cause, forbidden_value
 from apiserver_stub.cel.cost_bounds import UNLIMITED
+from nodeagent.base.structs import MutableStruct
 
 _RULE_LIMIT, _SCHEMA_LIMIT = 10_000_000, 100_000_000
 """Greatest costs of one expression, and of all expressions of a schema."""
@@ -17,8 +19,7 @@ _HINT = (
 )
 
 
-@dataclass(slots=True)
-class Costs:
+class Costs(MutableStruct):
     """Costs of the expressions of one schema.
 
     :param checks_each: each expression has a limit, not only their sum.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, invalid_value, quote
@@ -13,6 +13,7 @@ from apiserver_stub.schema.structural.tree import Node
 from apiserver_stub.validation.custom_resource_definitions.rule_costs import Costs
 from apiserver_stub.validation.schema_rules.sizes import max_children, max_count, shapes_of
 from apiserver_stub.validation.schema_rules.types import ObjectTypes, kind_of
+from nodeagent.base.structs import Struct
 
 Known = frozenset[tuple[str, str]]
 """Rules of the stored definition with their message expressions."""
@@ -33,8 +34,7 @@ def validate_rules(node: Node, field: str, known: Known, costs: Costs) -> Iterat
     yield from costs.validate(field)
 
 
-@dataclass(frozen=True, slots=True)
-class _Scope:
+class _Scope(Struct, frozen=True):
     """Position in a schema.
 
     :param uncorrelated: path of the enclosing list whose items have no stored values.

@@ -8,8 +8,9 @@ import os
 import signal
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import IO
+
+from nodeagent.base.structs import Struct
 
 _CHUNK = 65536
 _REAP_SECONDS = 5.0
@@ -17,8 +18,7 @@ _DRAIN_SECONDS = 1.0
 """Time to read the pipes of a command that has exited while its children keep them open."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Resource limits of a command."""
 
     seconds: float = 60.0
@@ -27,8 +27,7 @@ class Limits:
     """Size of the end of standard error that is retained; the command may write more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """Command line and environment of an executable."""
 
     path: str
@@ -39,8 +38,7 @@ class Command:
     """Child processes may keep running after it exits in time, such as the daemon of a file system."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommandResult:
+class CommandResult(Struct, frozen=True):
     """Exit code and output of a command."""
 
     code: int

@@ -5,9 +5,10 @@ They are options of the messages and fields in the definitions; see ``_proto/opt
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
+
+from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -21,8 +22,7 @@ class Presence(Enum):
     NULL = "null"
 
 
-@dataclass(frozen=True, slots=True)
-class FieldProperties:
+class FieldProperties(Struct, frozen=True):
     """Properties of a field."""
 
     presence: Presence = Presence.OPTIONAL

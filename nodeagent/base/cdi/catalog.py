@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import field
 
 from nodeagent.base.cdi.names import DEFAULT_DIRECTORIES
 from nodeagent.base.cdi.spec import MAX_BYTES, CdiError, ContainerEdits, Device, Spec, parse_spec
+from nodeagent.base.structs import Struct
 
 MAX_FILES = 1000
 _SUFFIXES = (".json", ".yaml")
 
 
-@dataclass(frozen=True, slots=True)
-class SpecProblem:
+class SpecProblem(Struct, frozen=True):
     """Files that are invalid or define the same device."""
 
     paths: tuple[str, ...]
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Defined:
+class _Defined(Struct, frozen=True):
     path: str
     spec: Spec
     device: Device
 
 
-@dataclass(frozen=True, slots=True)
-class Catalog:
+class Catalog(Struct, frozen=True):
     """Devices that the specs define."""
 
     directories: tuple[str, ...] = DEFAULT_DIRECTORIES

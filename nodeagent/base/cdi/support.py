@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from nodeagent.base.cdi.names import DEFAULT_DIRECTORIES
+from nodeagent.base.structs import Struct
 
 _VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?")
 _FIRST = {"containerd": (1, 7, 0), "cri-o": (1, 23, 0)}
@@ -16,8 +16,7 @@ _FIRST_FIELD = {"containerd": (1, 7, 2), "cri-o": (1, 28, 0)}
 """First release that reads the field of a container; before, they were in an annotation."""
 
 
-@dataclass(frozen=True, slots=True)
-class CdiSupport:
+class CdiSupport(Struct, frozen=True):
     """CDI settings of a runtime."""
 
     problem: str = ""

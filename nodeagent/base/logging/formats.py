@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from nodeagent.base.logging.lines import json_line, text_line
@@ -19,6 +18,7 @@ from nodeagent.base.logging.settings import (
     StreamOptions,
 )
 from nodeagent.base.logging.writer import LineWriter
+from nodeagent.base.structs import Struct
 
 
 class LogFormatFactory(Protocol):
@@ -29,8 +29,7 @@ class LogFormatFactory(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class RegisteredFormat:
+class RegisteredFormat(Struct, frozen=True):
     """Format with its factory and the feature gate it requires."""
 
     factory: LogFormatFactory

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Protocol
 
+from msgspec import field
+
 from nodeagent.base.logging.levels import MAX_VERBOSITY
+from nodeagent.base.structs import Struct
 
 ALPHA_GATE = "LoggingAlphaOptions"
 BETA_GATE = "LoggingBetaOptions"
@@ -27,16 +29,14 @@ class ByteStream(Protocol):
     def flush(self) -> object: ...
 
 
-@dataclass(frozen=True, slots=True)
-class VModule:
+class VModule(Struct, frozen=True):
     """Threshold for the source files whose name without extension matches a glob."""
 
     file_pattern: str
     verbosity: int
 
 
-@dataclass(frozen=True, slots=True)
-class StreamOptions:
+class StreamOptions(Struct, frozen=True):
     """Output streams of a format; spec: type.FormatOptions.json, type.JSONOptions."""
 
     split_stream: bool = False
@@ -45,8 +45,7 @@ class StreamOptions:
     """Buffer size for records below error; 0 writes each line immediately. Effective only with ``split_stream``."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoggingSettings:
+class LoggingSettings(Struct, frozen=True):
     """Logging configuration; spec: config.logging, type.LoggingConfiguration."""
 
     format: str = "text"
@@ -58,8 +57,7 @@ class LoggingSettings:
     text: StreamOptions = field(default_factory=StreamOptions)
 
 
-@dataclass(frozen=True, slots=True)
-class LoggingOptions:
+class LoggingOptions(Struct, frozen=True):
     """Options that only code can set: other streams than the standard ones; spec: type.LoggingOptions."""
 
     error_stream: ByteStream | None = None
@@ -68,8 +66,7 @@ class LoggingOptions:
     """Replaces standard output."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoggingProblem:
+class LoggingProblem(Struct, frozen=True):
     """Invalid setting: *path* below ``logging``, *value* and violated *rule*."""
 
     path: str

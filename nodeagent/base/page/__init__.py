@@ -7,8 +7,9 @@ to another site, and the policy forbids the browser to load from any.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from nodeagent.base.structs import Struct
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
@@ -31,8 +32,7 @@ _TYPES = {
 INDEX = "index.html"
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(Struct, frozen=True):
     """One file of a page."""
 
     body: bytes

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import CodeType, FrameType
 
 from nodeagent.base.apiproto.framing import field, varint
+from nodeagent.base.structs import Struct
 
 MAX_DEPTH = 128
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """Source location of a call."""
 
     function: str
@@ -27,8 +26,7 @@ class Frame:
 Stack = tuple[Frame, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ValueType:
+class ValueType(Struct, frozen=True):
     """Quantity and unit of a sample value."""
 
     type: str

@@ -9,7 +9,6 @@ import time
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from nodeagent.base.aio import Clock, SystemClock
@@ -25,6 +24,7 @@ from nodeagent.base.profiling.sampling import (
     thread_stacks,
 )
 from nodeagent.base.profiling.timeline import encode_trace, sample
+from nodeagent.base.structs import Struct
 
 MAX_TRACE_SECONDS = 30.0
 PROFILES = {
@@ -46,8 +46,7 @@ class InvalidParameter(ValueError):
     """A query parameter has an invalid value; the text names parameter and rule."""
 
 
-@dataclass(frozen=True)
-class Content:
+class Content(Struct, frozen=True):
     """Content of a response."""
 
     body: bytes

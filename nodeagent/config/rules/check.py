@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import field
 
 from nodeagent.base.duration import Duration
 from nodeagent.base.gates import FeatureGates
 from nodeagent.base.release import SelectedRelease
+from nodeagent.base.structs import Struct
 from nodeagent.config.codec import Report
 from nodeagent.config.features import enabled_since
 from nodeagent.config.fields import all_fields
@@ -17,8 +19,7 @@ from nodeagent.contracts.configuration import NodeAgentConfiguration
 _ZERO = Duration()
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """Context of a validation: configuration, feature gates and report function. Methods accept field paths."""
 
     config: NodeAgentConfiguration

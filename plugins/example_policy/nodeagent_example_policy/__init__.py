@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nodeagent import hookimpl
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.pods import Rejection
 from nodeagent.model.pod import Pod
@@ -37,8 +37,7 @@ def nodeagent_configure(context: AgentContext, plugins: PluginHost) -> None:
     plugins.register(PolicyAdmission(policy), name=f"{NAME}.admission")
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """Requirements for pods; ``registries`` is ``None`` if every image is allowed."""
 
     registries: Sequence[str] | None = None

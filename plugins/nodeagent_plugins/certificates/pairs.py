@@ -7,13 +7,14 @@ import hashlib
 import json
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from nodeagent.base.gobase64 import encode_url
 from nodeagent.base.secret import Secret
+from nodeagent.base.structs import Struct
 from nodeagent.errors import NodeAgentError
 
 _HELPER = Path(__file__).with_name("helper_process.py")
@@ -27,8 +28,7 @@ class CertificateError(NodeAgentError):
     transient = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CertificateSpec:
+class CertificateSpec(Struct, frozen=True, kw_only=True):
     """Content of a certificate to be issued."""
 
     signer: str
@@ -39,8 +39,7 @@ class CertificateSpec:
     addresses: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class Held(Struct, frozen=True, kw_only=True):
     """Content of an issued certificate."""
 
     not_before: datetime
@@ -66,8 +65,7 @@ class Held:
         return self.not_before <= at < self.not_after
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """Certificate signing request with its key."""
 
     key: Secret[str]

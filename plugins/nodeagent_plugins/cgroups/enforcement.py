@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.contracts.context import ObjectsContext
 from nodeagent.contracts.events import EventType
@@ -26,8 +26,7 @@ _DONE = "NodeAllocatableEnforced"
 _FAILED = "FailedNodeAllocatableEnforcement"
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
+class Reservation(Struct, frozen=True):
     """An existing cgroup that is limited to its reservation."""
 
     field: str

@@ -6,9 +6,9 @@ import contextlib
 import errno
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
+from nodeagent.base.structs import MutableStruct
 from nodeagent.errors import NodeAgentError
 from nodeagent_plugins.cgroups.formulas import cpu_weight
 from nodeagent_plugins.cgroups.hierarchy import UNIFIED_CONTROLLERS, Hierarchy
@@ -35,8 +35,7 @@ class CgroupBusy(CgroupError):
     """A limit is below the current usage."""
 
 
-@dataclass(slots=True)
-class CgroupFiles:
+class CgroupFiles(MutableStruct):
     """Creates, limits, lists and removes cgroups.
 
     :param owner: marks the pod cgroups of this agent, so that those of another agent on the host are not touched.

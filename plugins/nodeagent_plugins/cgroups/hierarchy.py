@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from nodeagent.base.structs import Struct
 from nodeagent_plugins.cgroups.names import CgroupName
 
 CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb", "name=systemd")
@@ -15,8 +15,7 @@ _TRACKING = "name=systemd"
 """Has no limits; systemd tracks the processes of its units with it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hierarchy:
+class Hierarchy(Struct, frozen=True):
     """Cgroup mounts of the host.
 
     :ivar unified: whether the host uses cgroup v2 only.

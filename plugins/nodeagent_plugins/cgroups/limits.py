@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
+from msgspec import field
+
+from nodeagent.base.structs import Struct
 from nodeagent_plugins.cgroups.formulas import DEFAULT_PERIOD_US
 
 UNLIMITED = -1
 HUGEPAGES_UNLIMITED = 1 << 62
 
 
-@dataclass(frozen=True, slots=True)
-class CgroupLimits:
+class CgroupLimits(Struct, frozen=True):
     """Limits of a cgroup: ``None`` keeps the current value, ``UNLIMITED`` removes the limit.
 
     :ivar cpu_shares: CPU shares of cgroup v1.

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import field
 
 from nodeagent.base.hugepages import HOST_HUGE_PAGES, read_huge_pages
 from nodeagent.base.quantity import Quantity
+from nodeagent.base.structs import Struct
 from nodeagent.model.resources import CPU, MEMORY, Amounts
 
 PIDS = "pid"
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """Sizes in bytes; an unavailable value is 0.
 
     :ivar pids: maximum number of processes.

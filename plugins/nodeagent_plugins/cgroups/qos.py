@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from nodeagent.base.quantity import Quantity
+from nodeagent.base.structs import Struct
 from nodeagent.model.pod import Pod
 from nodeagent.model.qos import QosClass, qos_class
 from nodeagent.model.resources import CPU, MEMORY, pod_requests
@@ -16,8 +16,7 @@ from nodeagent_plugins.cgroups.resources import Policy, page_size_name, reserved
 _ZERO = Quantity()
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceRequests:
+class ResourceRequests(Struct, frozen=True):
     """CPU and memory requests of one pod, or of all pods of a class."""
 
     milli_cpu: int = 0

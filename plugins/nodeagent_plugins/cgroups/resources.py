@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from nodeagent.base.quantity import Quantity
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.cgroups import PodLimit
 from nodeagent.contracts.runtime import LinuxResources
 from nodeagent.model.pod import Container, Pod
@@ -54,8 +54,7 @@ class MemoryReservation(StrEnum):
     """As ``MIN`` for guaranteed pods; for burstable pods only if there is no other memory to reclaim."""
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """Settings of the configuration and the host that limits depend on.
 
     spec: config.cpuCFSQuota, config.cpuCFSQuotaPeriod, config.podPidsLimit, config.memorySwap,

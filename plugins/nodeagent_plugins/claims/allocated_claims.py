@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.api import Api, Resource
 from nodeagent.contracts.claims import ClaimReference
 from nodeagent.errors import ApiError, ApiNotFound, ClaimError
@@ -75,8 +75,7 @@ class ResourceApi:
         raise ApiError(f"the API server has none of the versions {', '.join(_VERSIONS)} of group resource", code=404)
 
 
-@dataclass(frozen=True, slots=True)
-class AllocatedClaim:
+class AllocatedClaim(Struct, frozen=True):
     """A claim that a pod may use."""
 
     reference: ClaimReference

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from nodeagent.base.aio import Clock
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.claims import ClaimedDeviceHealth, ReportedHealth
 from nodeagent.contracts.devices import DeviceHealth
 from nodeagent.model.pod import Pod
@@ -18,8 +18,7 @@ _Device = tuple[str, str]
 """Pool and name."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Health:
+class _Health(Struct, frozen=True):
     health: str
     message: str
     expires_at: float

@@ -6,14 +6,13 @@ Several of one name are registered during a rolling update; the latest connected
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
+from nodeagent.base.structs import MutableStruct
 from nodeagent.contracts.claims import ClaimDriver
 from nodeagent.errors import ClaimError
 
 
-@dataclass(eq=False, slots=True)
-class RegisteredDriver:
+class RegisteredDriver(MutableStruct, eq=False):
     """A driver and its connection."""
 
     driver: ClaimDriver

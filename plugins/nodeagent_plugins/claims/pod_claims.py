@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from nodeagent.base.structs import Struct
 from nodeagent.errors import ClaimError
 from nodeagent.model.pod import Container, Pod
 
 
-@dataclass(frozen=True, slots=True)
-class PodClaim:
+class PodClaim(Struct, frozen=True):
     """A claim of a pod."""
 
     name: str
@@ -21,8 +20,7 @@ class PodClaim:
     """True if the pod must be the controller of the object, because it was created from a template."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimUse:
+class ClaimUse(Struct, frozen=True):
     """Use of a claim by a container."""
 
     name: str

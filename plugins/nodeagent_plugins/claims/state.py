@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
+from msgspec import field
+
+from nodeagent.base.structs import MutableStruct
 from nodeagent.contracts.claims import ClaimReference, PreparedDevice
 
 
-@dataclass
-class DriverEntry:
+class DriverEntry(MutableStruct):
     """State of a claim with one driver."""
 
     prepared: bool = False
     devices: Sequence[PreparedDevice] = ()
 
 
-@dataclass
-class ClaimEntry:
+class ClaimEntry(MutableStruct):
     """A claim that was passed to drivers, or will be; stored until all of them have unprepared it."""
 
     reference: ClaimReference

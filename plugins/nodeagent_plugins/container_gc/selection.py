@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.runtime import LABEL_CONTAINER_NAME, LABEL_POD_UID, ContainerInfo, ContainerState, SandboxInfo
 
 Unit = tuple[str, str]
@@ -24,8 +24,7 @@ class PodGcState(Enum):
     """Evicted: all containers are removed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """Limits of dead containers; a negative number disables the limit."""
 
     per_container: int = 1

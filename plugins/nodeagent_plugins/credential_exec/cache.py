@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Final
 
 from cachetools import TLRUCache
 
 from nodeagent.base.aio import Clock
 from nodeagent.base.duration import Duration
+from nodeagent.base.structs import Struct
 from nodeagent.model.registry import registry_of
 from nodeagent_plugins.credential_exec.protocol import CacheKeyType, ProviderResponse
 
@@ -20,8 +20,7 @@ Key = tuple[CacheKeyType, str, Hashable]
 MAX_RESPONSES = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """A cached response."""
 
     response: ProviderResponse

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
 
 from nodeagent.base.aio.command import CommandResult
 from nodeagent.base.duration import Duration
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.runtime import Credentials
 
 _REQUEST, _RESPONSE = "CredentialProviderRequest", "CredentialProviderResponse"
@@ -42,8 +42,7 @@ class ProviderFailure(Exception):
         """The end of its standard error output."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderResponse:
+class ProviderResponse(Struct, frozen=True):
     """Response of a provider."""
 
     key_type: CacheKeyType

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from nodeagent.base.aio import Clock, TaskOwner
@@ -17,6 +17,7 @@ from nodeagent.base.aio.command import Command, CommandResult, Limits, run_comma
 from nodeagent.base.duration import Duration
 from nodeagent.base.metrics import Counter, Gauge, Histogram
 from nodeagent.base.secret import MASK
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.api import Api
 from nodeagent.contracts.configuration import CredentialProvider as ProviderSettings
 from nodeagent.contracts.images import CredentialLookup
@@ -53,8 +54,7 @@ CONFIG_INFO = Gauge(
 Run = Callable[[Command, bytes, Limits], Awaitable[CommandResult]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Flight:
+class _Flight(Struct, frozen=True):
     """A request in flight."""
 
     image: str

@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from nodeagent.base.structs import Struct
 from nodeagent.errors import VolumeError
 from nodeagent_plugins.csi.directories import open_directory
 from nodeagent_plugins.csi.names import PREFIX, is_driver_name
@@ -23,8 +23,7 @@ PERSISTENT, EPHEMERAL = "Persistent", "Ephemeral"
 _MAX_BYTES = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeData:
+class VolumeData(Struct, frozen=True):
     """Content of a data file."""
 
     driver: str

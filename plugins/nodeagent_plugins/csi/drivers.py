@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
 from functools import cache
 from time import monotonic
 from types import ModuleType
 from typing import Any
 
+from msgspec import field
+
 from nodeagent.base.logging import v_level
 from nodeagent.base.metrics import Histogram
 from nodeagent.base.plugin_rpc import Connection, Method, RpcError, connect, methods_of
+from nodeagent.base.structs import MutableStruct, Struct
 from nodeagent.errors import TransientVolumeError, UncertainVolumeError, VolumeError
 
 TIMEOUT_SECONDS = 120.0
@@ -42,8 +45,7 @@ def _methods() -> Mapping[str, Method]:
     return methods_of(_messages().DESCRIPTOR.services_by_name["Node"])
 
 
-@dataclass(frozen=True, slots=True)
-class NodeInfo:
+class NodeInfo(Struct, frozen=True):
     """A driver's description of this node."""
 
     node_id: str
@@ -51,8 +53,7 @@ class NodeInfo:
     topology: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(eq=False, slots=True)
-class _SharedConnection:
+class _SharedConnection(MutableStruct, eq=False):
     """A connection that is closed by the last of its users."""
 
     connection: Connection
@@ -60,7 +61,7 @@ class _SharedConnection:
     users: int = 0
 
 
-@dataclass(eq=False, slots=True)
+@dataclasses.dataclass(eq=False, slots=True)
 class Driver:
     """A registered driver; a new registration creates another object, without the cached capabilities."""
 
@@ -68,7 +69,7 @@ class Driver:
     endpoint: str
     version: tuple[int, ...] = (1, 0, 0)
     capabilities: frozenset[int] | None = None
-    _shared: _SharedConnection | None = field(default=None, repr=False)
+    _shared: _SharedConnection | None = dataclasses.field(default=None, repr=False)
 
     @asynccontextmanager
     async def shared_step(self) -> AsyncIterator[Step]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
+from nodeagent.base.structs import Struct
 from nodeagent.errors import VolumeError
 
 PLUGIN = "kubernetes.io/csi"
@@ -37,8 +37,7 @@ def inline_handle(pod_uid: str, volume: str) -> str:
     return f"csi-{_sha256(pod_uid + volume)}"
 
 
-@dataclass(frozen=True, slots=True)
-class BlockPaths:
+class BlockPaths(Struct, frozen=True):
     """Paths of a block volume."""
 
     volume: Path
@@ -63,8 +62,7 @@ class BlockPaths:
         return self.publish_directory / pod_uid
 
 
-@dataclass(frozen=True, slots=True)
-class Paths:
+class Paths(Struct, frozen=True):
     """Paths below the root directory."""
 
     root: Path

@@ -6,9 +6,11 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from msgspec import field
+
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.api import SECRETS, VOLUME_ATTACHMENTS
 from nodeagent.contracts.persistent_volumes import VolumeSpec
 from nodeagent.errors import ApiError, ApiNotFound, TransientVolumeError, VolumeError
@@ -30,8 +32,7 @@ _EXHAUSTED = 8
 """Code of ``ResourceExhausted`` in gRPC, with which a driver reports that its limit is reached."""
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """A CSI volume of a PersistentVolume, or an inline one."""
 
     driver: str

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.devices import DeviceManager, DeviceRegistration
 from nodeagent_plugins.device_plugins.client import DIAL_SECONDS, DevicePlugin
 
 VERSION = "v1beta1"
 
 
-@dataclass(frozen=True, slots=True)
-class _Connected:
+class _Connected(Struct, frozen=True):
     plugin: DevicePlugin
     registration: DeviceRegistration
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 
+from msgspec import field
+
+from nodeagent.base.structs import MutableStruct
 from nodeagent.contracts.device_responses import DeviceResponse
 from nodeagent.model.extended_resources import containers_in_order
 from nodeagent.model.pod import Pod
@@ -14,8 +16,7 @@ ContainerKey = tuple[str, str]
 """UID of the pod and name of the container."""
 
 
-@dataclass(slots=True)
-class Assignment:
+class Assignment(MutableStruct):
     """Devices of one resource for one container."""
 
     ids: tuple[str, ...]

@@ -6,11 +6,13 @@ import base64
 import binascii
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from msgspec import field
+
+from nodeagent.base.structs import Struct
 from nodeagent_plugins.devices.checksum import HEAD, checksum, entry_text, fnv, tail_text
 
 FILE = "kubelet_internal_checkpoint"
@@ -28,8 +30,7 @@ class CheckpointDamaged(Exception):
     registered: Mapping[str, Sequence[str]] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """Devices of one resource for one container."""
 
     uid: str
@@ -41,8 +42,7 @@ class Entry:
     """``ContainerAllocateResponse``."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointData:
+class CheckpointData(Struct, frozen=True):
     """Content of the file."""
 
     entries: Sequence[Entry] = ()
@@ -50,8 +50,7 @@ class CheckpointData:
     """Healthy devices by resource."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Encoded:
+class _Encoded(Struct, frozen=True):
     """Encoded entry, and the checksum of the text up to it."""
 
     entry: Entry

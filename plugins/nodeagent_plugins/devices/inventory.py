@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import inf
 
+from msgspec import field
+
+from nodeagent.base.structs import MutableStruct
 from nodeagent.contracts.devices import DeviceHealth, DeviceProvider, ProvidedDevice
 from nodeagent.errors import DeviceError
 from nodeagent_plugins.devices.selection import in_order
@@ -15,8 +17,7 @@ GRACE_SECONDS = 300.0
 """Time that the capacity of a resource is reported without its provider."""
 
 
-@dataclass(slots=True)
-class Resource:
+class Resource(MutableStruct):
     """One resource.
 
     :ivar provider: the provider that was added last; ``None`` after a restart of the agent, and once it is closed.

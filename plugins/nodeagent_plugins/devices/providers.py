@@ -6,9 +6,11 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from nodeagent.base.aio import Backoff
+from nodeagent.base.structs import MutableStruct
 from nodeagent.contracts.context import VolumesContext
 from nodeagent.contracts.devices import DeviceProvider, ProvidedDevice
 from nodeagent.contracts.events import EventType
@@ -26,8 +28,7 @@ Changed = Callable[[Resource, set[str]], None]
 """Called with a resource and the devices whose health has changed."""
 
 
-@dataclass(slots=True, eq=False)
-class Watch:
+class Watch(MutableStruct, eq=False):
     """One provider in use; implements :class:`~nodeagent.contracts.devices.DeviceRegistration`."""
 
     providers: Providers

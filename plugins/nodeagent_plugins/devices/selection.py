@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.topology import Hint
 
 Nodes = Mapping[str, Collection[int]]
@@ -18,8 +18,7 @@ def in_order(ids: Iterable[str]) -> list[str]:
     return sorted(ids, key=lambda id: [(int(part) if part.isdigit() else -1, part) for part in re.split(r"(\d+)", id)])
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """Candidates for *count* devices.
 
     :ivar fixed: devices that are part of each selection.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
+from msgspec import field
+
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.context import VolumesContext
 from nodeagent.contracts.events import EventType
 from nodeagent.errors import DeviceError, DevicesNotReady
@@ -16,8 +18,7 @@ Masks = Mapping[str, frozenset[int] | None]
 """NUMA nodes to prefer, by container."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
+class _Waiting(Struct, frozen=True):
     since: float
     """Monotonic time of the admission."""
     resources: frozenset[str] = frozenset()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from nodeagent.base.structs import Struct
 from nodeagent_plugins.embedded_runtime.host import CGROUPS
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """Usage of a container."""
 
     cpu_nanoseconds: int = 0

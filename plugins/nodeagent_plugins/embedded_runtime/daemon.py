@@ -9,12 +9,14 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from msgspec import field
+
 from nodeagent.base.cdi.names import DEFAULT_DIRECTORIES
 from nodeagent.base.criproto import api_pb2 as cri
+from nodeagent.base.structs import Struct
 from nodeagent_plugins.embedded_runtime import cri_responses, passable_root
 from nodeagent_plugins.embedded_runtime.cdi_devices import CdiDevices
 from nodeagent_plugins.embedded_runtime.containers import Containers
@@ -53,8 +55,7 @@ from nodeagent_plugins.embedded_runtime.streams import Streams
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """Options of the runtime."""
 
     root: Path

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nodeagent.base.criproto import api_pb2 as cri
+from nodeagent.base.structs import Struct
 from nodeagent_plugins.embedded_runtime.errors import InvalidArgument
 from nodeagent_plugins.embedded_runtime.host import Host
 from nodeagent_plugins.embedded_runtime.id_mappings import IdMappings
@@ -21,8 +21,7 @@ from nodeagent_plugins.embedded_runtime.id_mappings import IdMappings
 _KINDS = {"c": stat.S_IFCHR, "b": stat.S_IFBLK, "p": stat.S_IFIFO}
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceNode:
+class DeviceNode(Struct, frozen=True):
     """A device node in a container."""
 
     target: str
@@ -41,8 +40,7 @@ class DeviceNode:
     """Access that the device cgroup allows; may be empty."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceSetup:
+class DeviceSetup(Struct, frozen=True):
     """Way in which a container gets its device nodes.
 
     :ivar users: mappings of the pod's user namespace, if it has one.

@@ -6,12 +6,13 @@ import asyncio
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import field
 
+from nodeagent.base.structs import MutableStruct, Struct
 from nodeagent_plugins.embedded_runtime.containers import Containers
 from nodeagent_plugins.embedded_runtime.errors import CallError, DeadlineExceeded, FailedPrecondition, InvalidArgument
 from nodeagent_plugins.embedded_runtime.processes import Process
@@ -23,8 +24,7 @@ DRAIN_SECONDS = 2.0
 NOTE_SECONDS = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class ExecOutcome:
+class ExecOutcome(Struct, frozen=True):
     """Result of a command."""
 
     exit_code: int
@@ -105,8 +105,7 @@ class Execution:
             prepared.clean_up()
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(Struct, frozen=True):
     """A command that is about to run, or running."""
 
     words: list[str]
@@ -156,8 +155,7 @@ class Prepared:
         return Path(f"{self.file}.{suffix}")
 
 
-@dataclass(slots=True)
-class _Collected:
+class _Collected(MutableStruct):
     data: bytearray = field(default_factory=bytearray)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
+from nodeagent.base.structs import Struct
 from nodeagent_plugins.embedded_runtime.capabilities import from_mask
 from nodeagent_plugins.embedded_runtime.helpers.oci_root import is_chroot
 
@@ -14,8 +14,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 SEARCH = os.pathsep.join(("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"))
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(Struct, frozen=True):
     """The host as detected at startup."""
 
     capabilities: frozenset[str]

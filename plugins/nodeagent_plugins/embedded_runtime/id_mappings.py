@@ -6,11 +6,11 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nodeagent.base.criproto import api_pb2 as cri
+from nodeagent.base.structs import Struct
 from nodeagent_plugins.embedded_runtime import commands
 from nodeagent_plugins.embedded_runtime.errors import CallError, InvalidArgument
 from nodeagent_plugins.embedded_runtime.helpers import launch
@@ -23,8 +23,7 @@ TRIAL = "0 65536 65536"
 TRIAL_SECONDS = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class IdMappings:
+class IdMappings(Struct, frozen=True):
     """Mappings of user and group IDs."""
 
     uids: Sequence[cri.IDMapping]

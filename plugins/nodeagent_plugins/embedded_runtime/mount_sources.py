@@ -7,10 +7,10 @@ prepared mount.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from nodeagent.base.criproto import api_pb2 as cri
+from nodeagent.base.structs import Struct
 from nodeagent_plugins.embedded_runtime import paths
 from nodeagent_plugins.embedded_runtime.errors import CallError, FailedPrecondition
 from nodeagent_plugins.embedded_runtime.helpers import syscalls
@@ -22,8 +22,7 @@ IMAGE_ATTRIBUTES = (
 _IMAGE_ERROR = "ImageVolumeMountFailed"
 
 
-@dataclass(frozen=True, slots=True)
-class MountSources:
+class MountSources(Struct, frozen=True):
     """Prepares the sources of a container's mounts.
 
     :ivar directory: directory of the container.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from nodeagent.base.structs import Struct
 from nodeagent_plugins.embedded_runtime.helpers import launch
 from nodeagent_plugins.embedded_runtime.host import Host, find_executable
 
@@ -12,8 +12,7 @@ OWN = "own"
 NAMES = ("crun", "runc", OWN)
 
 
-@dataclass(frozen=True, slots=True)
-class Runner:
+class Runner(Struct, frozen=True):
     """Command line of an OCI runtime."""
 
     name: str

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec import field
+
 from nodeagent.base.cdi.spec import ContainerEdits
 from nodeagent.base.criproto import api_pb2 as cri
+from nodeagent.base.structs import Struct
 from nodeagent_plugins.embedded_runtime.capabilities import compute_capabilities
 from nodeagent_plugins.embedded_runtime.cdi_devices import apply_edits
 from nodeagent_plugins.embedded_runtime.devices import DeviceSetup, add_devices
@@ -29,8 +31,7 @@ _PROPAGATION = {
 Spec = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerEnvironment:
+class ContainerEnvironment(Struct, frozen=True):
     """Environment of a container: image, sandbox and host."""
 
     host: Host

@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 import os
 import signal
-from dataclasses import dataclass
 from pathlib import Path
 
+from nodeagent.base.structs import Struct
 
-@dataclass(frozen=True, slots=True)
-class Process:
+
+class Process(Struct, frozen=True):
     """A process, identified by PID, start time and boot."""
 
     pid: int

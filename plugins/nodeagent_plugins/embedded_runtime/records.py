@@ -9,22 +9,22 @@ import logging
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import msgspec
 from google.protobuf import json_format
+from msgspec import field
 
 from nodeagent.base.criproto import api_pb2 as cri
+from nodeagent.base.structs import MutableStruct
 from nodeagent_plugins.embedded_runtime.errors import NotFound
 from nodeagent_plugins.embedded_runtime.processes import Process
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class Sandbox:
+class Sandbox(MutableStruct):
     """One sandbox; times are nanoseconds since the epoch."""
 
     id: str
@@ -51,8 +51,7 @@ class Sandbox:
         return f"/proc/{self.holder.pid}/ns/{kind}" if self.holder is not None and kind in self.namespaces else ""
 
 
-@dataclass(slots=True)
-class Container:
+class Container(MutableStruct):
     """One container; times are nanoseconds since the epoch, 0 if unset."""
 
     id: str

@@ -10,12 +10,12 @@ import contextlib
 import logging
 import secrets
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, cast
 
 from aiohttp import web
 from cachetools import TTLCache
 
+from nodeagent.base.structs import Struct
 from nodeagent_plugins.embedded_runtime.channels import Session, WebSocketSession
 from nodeagent_plugins.embedded_runtime.errors import CallError
 from nodeagent_plugins.embedded_runtime.spdy_session import SpdySession
@@ -38,8 +38,7 @@ SPDY_PROTOCOLS = ("v4.channel.k8s.io",)
 SPDY_PORT_FORWARD_PROTOCOLS = ("portforward.k8s.io",)
 
 
-@dataclass(frozen=True, slots=True)
-class _Offer:
+class _Offer(Struct, frozen=True):
     kind: str
     request: Any
 

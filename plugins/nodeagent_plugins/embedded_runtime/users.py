@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from nodeagent.base.structs import Struct
 from nodeagent_plugins.embedded_runtime import paths
 from nodeagent_plugins.embedded_runtime.errors import InvalidArgument
 
 MAX_FILE_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class User:
+class User(Struct, frozen=True):
     """IDs of a process."""
 
     uid: int = 0

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 
+from msgspec import field
+
 from nodeagent.base.aio import Clock, TokenBuckets
+from nodeagent.base.structs import MutableStruct
 from nodeagent.contracts.events import EventType
 from nodeagent.model.meta import ObjectReference
 
@@ -36,8 +38,7 @@ _MAX_NOTE_BYTES = 1024
 _MAX_WORD_BYTES = 128
 
 
-@dataclass(slots=True, eq=False)
-class Series:
+class Series(MutableStruct, eq=False):
     """An event and its repeats."""
 
     key: Hashable
@@ -67,8 +68,7 @@ class Series:
         return max(0, self.accepted - self.sent_count)
 
 
-@dataclass(slots=True)
-class _Similar:
+class _Similar(MutableStruct):
     last: float
     notes: dict[str, None] = field(default_factory=dict)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from msgspec import field
+
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.eviction import EvictionCandidate
 from nodeagent.contracts.pods import PodDirectory, Rejection
 from nodeagent.contracts.stats import PodUsage
@@ -22,8 +24,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
+class Measure(Struct, frozen=True):
     """Measurements of one pass."""
 
     signals: Mapping[Signal, Observation]

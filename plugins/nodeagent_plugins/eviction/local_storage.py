@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nodeagent.base.quantity import Quantity
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.stats import FilesystemStats, PodUsage
 from nodeagent.model.pod import Pod
 from nodeagent.model.resources import EPHEMERAL_STORAGE, container_limits, pod_limits, quantity
 from nodeagent_plugins.eviction.signals import Layout
 
 
-@dataclass(frozen=True, slots=True)
-class Excess:
+class Excess(Struct, frozen=True):
     """Exceeded limit and eviction message."""
 
     signal: str

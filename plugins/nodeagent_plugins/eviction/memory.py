@@ -11,11 +11,11 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from nodeagent.base.aio import Clock
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.cgroups import CgroupManager
 from nodeagent.model.eviction_thresholds import Signal, Threshold
 from nodeagent.model.meta import ObjectMeta
@@ -36,8 +36,7 @@ _log = logging.getLogger(__name__)
 _BUFFER = 16 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryReading:
+class MemoryReading(Struct, frozen=True):
     """Memory in bytes; inactive file pages count as used but are reclaimable."""
 
     capacity: int

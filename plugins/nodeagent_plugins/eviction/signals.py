@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, StrEnum
 
 from nodeagent.base.quantity import Format, Quantity
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.stats import FilesystemStats, MemoryStats, NodeUsage
 from nodeagent.model.eviction_thresholds import Signal, Threshold
 from nodeagent.model.resources import EPHEMERAL_STORAGE, MEMORY
@@ -35,8 +36,7 @@ class Layout(Enum):
     """Images are on a separate file system, layers on that of the root directory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(Struct, frozen=True):
     """Available amount and capacity in bytes, inodes or processes; ``time`` in epoch nanoseconds, 0 if unknown."""
 
     available: int

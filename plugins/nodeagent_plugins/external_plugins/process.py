@@ -12,11 +12,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from nodeagent.base.aio import Clock
 from nodeagent.base.aio.waker import wait_for
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.cgroups import ProcessCgroups
 from nodeagent_plugins.external_plugins.output import OutputLog
 from nodeagent_plugins.external_plugins.settings import SOCKET_VARIABLE, ExternalPlugin
@@ -36,16 +36,14 @@ class StartError(Exception):
     """The executable cannot be started; the message contains the reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(Struct, frozen=True):
     """User and group of a process."""
 
     uid: int
     gid: int
 
 
-@dataclass(frozen=True, slots=True)
-class Cgroup:
+class Cgroup(Struct, frozen=True):
     """Cgroup of a process."""
 
     manager: ProcessCgroups

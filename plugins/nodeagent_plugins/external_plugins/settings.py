@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any
 
+from msgspec import field
+
 from nodeagent.base.quantity import parse_quantity
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.cgroups import ProcessLimits
 from nodeagent.contracts.settings_check import SettingsProblem
 
@@ -118,8 +120,7 @@ SCHEMA: Mapping[str, Any] = MappingProxyType(
 DEFAULT_LIMITS = ProcessLimits(memory_bytes=256 * 1024 * 1024, cpu_millis=1000, pids=128)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExternalPlugin:
+class ExternalPlugin(Struct, frozen=True, kw_only=True):
     """Settings of one out-of-process plugin."""
 
     name: str

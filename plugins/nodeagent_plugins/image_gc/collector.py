@@ -7,13 +7,14 @@ import logging
 import math
 import os
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from nodeagent.base import tracing
 from nodeagent.base.duration import Duration
 from nodeagent.base.metrics import Counter
 from nodeagent.base.release import IMAGE_AGE_FROM_START, Release
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.context import ImageContext
 from nodeagent.contracts.image_pins import read_pins
 from nodeagent.contracts.images import CollectableImage, ImageCollection
@@ -47,8 +48,7 @@ class CollectionFailed(NodeAgentError):
         self.event = event
 
 
-@dataclass(frozen=True, slots=True)
-class Disk:
+class Disk(Struct, frozen=True):
     """Capacity and available space of a file system, in bytes."""
 
     capacity: int

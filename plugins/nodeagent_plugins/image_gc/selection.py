@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from nodeagent.base.duration import Duration
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.images import CollectableImage
 from nodeagent.contracts.runtime import Image
 
@@ -14,8 +15,7 @@ IN_USE = "in use"
 PINNED = "pinned"
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """Collection settings; a *maximum_age* of zero disables the limit."""
 
     high_percent: int
@@ -24,8 +24,7 @@ class Policy:
     maximum_age: Duration
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """Times of an image, in seconds since the epoch."""
 
     first_seen: float

@@ -11,9 +11,11 @@ import asyncio
 import logging
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec import field
+
+from nodeagent.base.structs import MutableStruct
 from nodeagent.contracts.runtime import Credentials
 from nodeagent.model.pod import Pod
 from nodeagent.model.registry import Keyring
@@ -24,8 +26,7 @@ _log = logging.getLogger(__name__)
 _MAX_BYTES = 1 << 20
 
 
-@dataclass(slots=True)
-class RegistryFiles:
+class RegistryFiles(MutableStruct):
     """Implements :class:`~nodeagent.contracts.images.CredentialProvider` with files in search order."""
 
     new: Sequence[Path]

@@ -7,12 +7,13 @@ its records when the agent replaces a kubelet, or the reverse.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from msgspec import field
 
 from nodeagent.base import identity
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.runtime import CredentialOwner, Credentials, OwnerKind
 
 INTENT_KIND, PULLED_KIND = "ImagePullIntent", "ImagePulledRecord"
@@ -27,8 +28,7 @@ class RecordError(ValueError):
     """A file is not a record; the message is a predicate."""
 
 
-@dataclass(frozen=True, slots=True)
-class PullCredentials:
+class PullCredentials(Struct, frozen=True):
     """Credentials that an image may be used with."""
 
     secrets: Mapping[Coordinates, str] = field(default_factory=dict)
@@ -60,8 +60,7 @@ def coordinates(owner: CredentialOwner) -> Coordinates:
     return owner.namespace, owner.name, owner.uid
 
 
-@dataclass(frozen=True, slots=True)
-class PulledRecord:
+class PulledRecord(Struct, frozen=True):
     """Record of an image that was pulled."""
 
     ref: str

@@ -7,12 +7,14 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
+
+from msgspec import field
 
 from nodeagent.base.aio import BackoffTable, TokenBucket
 from nodeagent.base.duration import Duration
 from nodeagent.base.metrics import Counter, Histogram
+from nodeagent.base.structs import MutableStruct, Struct
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.images import CredentialProvider, PulledImage, PullInProgress
 from nodeagent.contracts.pull_progress import PullProgress
@@ -49,8 +51,7 @@ _Credentials = Callable[[], Awaitable[tuple[Credentials, ...]]]
 _SPECIAL_REASONS = re.compile(r"(?:^|: )(RegistryUnavailable|SignatureValidationFailed)\b:?\s*(.*)", re.DOTALL)
 
 
-@dataclass(slots=True)
-class _Shared:
+class _Shared(MutableStruct):
     """A pull in progress and the pods that wait for it, one entry per container."""
 
     task: asyncio.Task[_Pulled]
@@ -61,8 +62,7 @@ class _Shared:
     waiters: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class _Pulled:
+class _Pulled(Struct, frozen=True):
     """Result of a pull: *ref* or *error*."""
 
     ref: str = ""

@@ -12,11 +12,12 @@ import logging
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from nodeagent.base.mounts.table import containing_mount, read_mounts
 from nodeagent.base.removal import remove_content
+from nodeagent.base.structs import Struct
 from nodeagent_plugins.local_path import project_quota
 from nodeagent_plugins.local_path.project_quota import QuotaUnsupported
 
@@ -37,8 +38,7 @@ class Conflict(Exception):
     """The volume is in use, or was not created by this agent."""
 
 
-@dataclass(frozen=True, slots=True)
-class LocalVolume:
+class LocalVolume(Struct, frozen=True):
     """A local volume."""
 
     path: Path
@@ -48,8 +48,7 @@ class LocalVolume:
     """ID of the project quota; 0 if the file system supports none."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Marker:
+class _Marker(Struct, frozen=True):
     name: str
     capacity: int
     project: int = 0

@@ -7,9 +7,9 @@ import logging
 import os
 import stat
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.context import AgentContext
 
 _log = logging.getLogger(__name__)
@@ -18,8 +18,7 @@ PERIOD_SECONDS = 60.0
 _ENDED = ("Succeeded", "Failed")
 
 
-@dataclass(frozen=True, slots=True)
-class LogFile:
+class LogFile(Struct, frozen=True):
     """A log file of a terminated pod."""
 
     path: Path

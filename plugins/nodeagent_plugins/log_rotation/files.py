@@ -10,17 +10,17 @@ import contextlib
 import os
 import stat
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+
+from nodeagent.base.structs import Struct
 
 COMPRESSED = ".gz"
 UNFINISHED = ".tmp"
 _STAMP = "%Y%m%d-%H%M%S"
 
 
-@dataclass(frozen=True, slots=True)
-class Sorted:
+class Sorted(Struct, frozen=True):
     """Names of rotated files by action, oldest first."""
 
     useless: Sequence[str] = ()

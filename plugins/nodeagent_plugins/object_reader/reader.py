@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from nodeagent.base import identity
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.api import CONFIG_MAPS, SECRETS, Api, Resource
 from nodeagent.contracts.objects import BoundToken
 from nodeagent.errors import ApiUnavailable, ConfigError, Problem
@@ -25,8 +25,7 @@ _IDLE_SYNCS = 5
 _SHORTEST_IDLE_SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Registered:
+class _Registered(Struct, frozen=True):
     namespace: str
     spec: PodSpec
     references: References

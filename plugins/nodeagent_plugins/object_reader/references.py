@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from nodeagent.base.structs import Struct
 from nodeagent.model.pod import Container, PodSpec, Volume
 
 
-@dataclass(frozen=True, slots=True)
-class References:
+class References(Struct, frozen=True):
     """Names of objects in the pod's namespace."""
 
     config_maps: frozenset[str]

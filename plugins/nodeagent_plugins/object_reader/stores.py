@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from msgspec import field
+
 from nodeagent.base.aio import Clock
+from nodeagent.base.structs import MutableStruct
 from nodeagent.contracts.api import Api, Resource
 from nodeagent.errors import ApiError, ApiNotFound
 
@@ -57,8 +59,7 @@ class DirectStore:
         return await fetch(self._api, self._resource, key)
 
 
-@dataclass(slots=True)
-class _Entry:
+class _Entry(MutableStruct):
     pods: int = 0
     object: PlainObject | None = None
     read_at: float | None = None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import random
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from nodeagent.base import identity
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.api import SERVICE_ACCOUNTS, Api
 from nodeagent.contracts.objects import BoundToken
 from nodeagent.errors import ApiError
@@ -24,8 +24,7 @@ _JITTER_SECONDS = 10.0
 _USED_SHARE = 0.8
 
 
-@dataclass(frozen=True, slots=True)
-class _Key:
+class _Key(Struct, frozen=True):
     namespace: str
     account: str
     audience: str
@@ -33,8 +32,7 @@ class _Key:
     pod_uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Cached:
+class _Cached(Struct, frozen=True):
     token: BoundToken
     refresh_at: float
     """Seconds since the epoch."""

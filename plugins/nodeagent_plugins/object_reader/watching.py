@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import field
+
 from nodeagent.base.aio import Clock, TaskOwner
+from nodeagent.base.structs import MutableStruct
 from nodeagent.contracts.api import Api, Resource, WatchEvent, WatchType
 from nodeagent.contracts.list_watch import follow
 from nodeagent.errors import ApiUnavailable
@@ -16,8 +18,7 @@ FIRST_READ_SECONDS = 1.0
 _SWEEP_SECONDS = 60.0
 
 
-@dataclass(slots=True)
-class _Item:
+class _Item(MutableStruct):
     pods: int = 0
     object: PlainObject | None = None
     listed: asyncio.Event = field(default_factory=asyncio.Event)

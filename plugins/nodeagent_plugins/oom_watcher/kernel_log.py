@@ -7,8 +7,9 @@ import errno
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+from nodeagent.base.structs import Struct
 
 KERNEL_LOG = Path("/dev/kmsg")
 _RECORD_BYTES = 8192
@@ -23,8 +24,7 @@ _NEW_VICTIM = "Memory cgroup out of memory: Killed"
 _IN_CGROUP = "CONSTRAINT_MEMCG"
 
 
-@dataclass(frozen=True, slots=True)
-class OomKill:
+class OomKill(Struct, frozen=True):
     """One killed process.
 
     :ivar cgroup: memory cgroup of the process, ``/`` for none.

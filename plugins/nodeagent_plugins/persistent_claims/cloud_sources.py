@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from msgspec import field
+
+from nodeagent.base.structs import Struct
 from nodeagent.model.persistent_volume import (
     READ_ONLY_MANY,
     READ_WRITE_ONCE,
@@ -31,8 +33,7 @@ _UNSPECIFIED = "UNSPECIFIED"
 _GCE_ZONE_PARTS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """The PersistentVolume, or the volume of a pod, that contains a source."""
 
     name: str

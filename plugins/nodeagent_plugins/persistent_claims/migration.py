@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from nodeagent.base.structs import Struct
 from nodeagent.errors import VolumeError
 from nodeagent.model.meta import ObjectMeta
 from nodeagent.model.persistent_volume import (
@@ -25,8 +25,7 @@ from nodeagent_plugins.persistent_claims.cloud_sources import Origin
 from nodeagent_plugins.persistent_claims.topology import TopologyKeys, translate_topology
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
+class Migration(Struct, frozen=True):
     """Translation of one in-tree source."""
 
     field: str

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from nodeagent.base.structs import Struct
 from nodeagent.model.persistent_volume import PersistentVolume, VolumeNodeAffinity
 
 ZONE_DELIMITER = "__"
@@ -16,8 +16,7 @@ _BETA_REGION = "failure-domain.beta.kubernetes.io/region"
 ZONE_LABELS = (_ZONE, _BETA_ZONE)
 
 
-@dataclass(frozen=True, slots=True)
-class TopologyKeys:
+class TopologyKeys(Struct, frozen=True):
     """Labels of a driver for zones and regions."""
 
     zone: str

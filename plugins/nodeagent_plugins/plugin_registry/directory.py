@@ -8,10 +8,11 @@ import logging
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
+
+from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
     from asyncinotify import Inotify
@@ -22,8 +23,7 @@ _MAX_ENTRIES = 10_000
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(Struct, frozen=True):
     """Identity of a socket: one that is created again at the same path has another stamp.
 
     The modification time is that of the creation; unlike the change time, ``chmod`` does not affect it.
@@ -34,8 +34,7 @@ class Stamp:
     modified_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """Sockets by path, the directories that contain them or may do so, and symbolic links, which are ignored."""
 
     sockets: dict[str, Stamp]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 from nodeagent.base.aio import Backoff, Clock, TaskOwner
 from nodeagent.base.aio.waker import wait_for
 from nodeagent.base.metrics import SampledGauge
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.plugin_registry import PluginHandler, RegisteredPlugin
 from nodeagent.errors import PluginRegistrationError
 from nodeagent_plugins.plugin_registry.directory import DirectoryWatch, Stamp, scan
@@ -27,8 +27,7 @@ TOTAL_PLUGINS = SampledGauge(
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Registered:
+class _Registered(Struct, frozen=True):
     plugin: RegisteredPlugin
     stamp: Stamp
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import field
 
 from nodeagent.base import identity
 from nodeagent.base.node_affinity import node_matches
+from nodeagent.base.structs import MutableStruct, Struct
 from nodeagent.contracts.pods import Rejection
 from nodeagent.model.pod import Pod, Toleration
 from nodeagent.model.qos import is_static_or_mirror
@@ -19,8 +21,7 @@ _ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104  compared, not listened on
 _MILLI_NANOS, _UNIT_NANOS = 10**6, 10**9
 
 
-@dataclass(frozen=True, slots=True)
-class NodeView:
+class NodeView(Struct, frozen=True):
     """Node properties that admission checks."""
 
     name: str
@@ -29,8 +30,7 @@ class NodeView:
     allocatable: Amounts
 
 
-@dataclass(slots=True)
-class UsedResources:
+class UsedResources(MutableStruct):
     """Sums the requests of pods; the requests of each pod are cached."""
 
     _known: dict[str, tuple[Pod, dict[str, int]]] = field(default_factory=dict)

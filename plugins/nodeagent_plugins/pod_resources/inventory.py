@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from nodeagent.base.gates import FeatureGates
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.pod_resources import AssignedResources, ResourceReporter
 from nodeagent.contracts.pods import PodDirectory, find_pod
 from nodeagent.model.pod import Container, Pod
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerResources:
+class ContainerResources(Struct, frozen=True):
     """Resources of one container."""
 
     name: str

@@ -11,13 +11,14 @@ import signal
 import stat
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 import msgspec
 
 from nodeagent.base import identity, yamlsafe
+from nodeagent.base.structs import Struct
 from nodeagent.errors import ConfigError
 from nodeagent.model.pod import Pod
 from nodeagent.model.static_pod import static_pod
@@ -37,8 +38,7 @@ _MAX_SHOWN = 1000
 """Maximum length of a problem in a log line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scan:
+class Scan(Struct, frozen=True):
     """Result of a read; ``pods`` is ``None`` if the path is not readable."""
 
     pods: Sequence[Pod] | None
@@ -48,8 +48,7 @@ class Scan:
     """Pods whose file was deleted and created again with the same content."""
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
+class _File(Struct, frozen=True):
     """Cached state of one file."""
 
     stamp: tuple[int, ...] = ()

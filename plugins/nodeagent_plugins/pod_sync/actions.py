@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
+from msgspec import field
+
+from nodeagent.base.structs import MutableStruct, Struct
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.contracts.runtime import (
     ContainerState,
@@ -23,8 +26,7 @@ ProbeReader = Callable[[str, ProbeKind], ProbeResult | None]
 ContainerCheck = Callable[[Container, RuntimeContainerStatus], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerChecks:
+class ContainerChecks(Struct, frozen=True):
     """Reasons to restart a running container.
 
     :ivar probe: results of liveness and startup probes.
@@ -37,8 +39,7 @@ class ContainerChecks:
     resized: ContainerCheck = lambda _container, _seen: False
 
 
-@dataclass(frozen=True, slots=True)
-class Kill:
+class Kill(Struct, frozen=True):
     """A container to stop, and the message of the event."""
 
     status: RuntimeContainerStatus
@@ -47,8 +48,7 @@ class Kill:
     """Grace period of the failed probe."""
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(Struct, frozen=True):
     """A container to start."""
 
     kind: ContainerKind
@@ -62,8 +62,7 @@ class Start:
     """The remaining starts depend on the success of this one."""
 
 
-@dataclass(slots=True)
-class PodActions:
+class PodActions(MutableStruct):
     """Steps to execute, in the order of the fields."""
 
     stop_pod: bool = False

@@ -9,9 +9,9 @@ back-off ends 600 s after the start that set it, and with a changed spec.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from nodeagent.base.gates import FeatureGates
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus
 from nodeagent_plugins.pod_sync.labels import ANNOTATION_BACKOFF, number, recorded_hash
@@ -22,8 +22,7 @@ EXPIRY_SECONDS = 2 * MAX_SECONDS
 _NANO = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class BackoffLimits:
+class BackoffLimits(Struct, frozen=True):
     """First and longest back-off, in seconds."""
 
     initial: int = INITIAL_SECONDS

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
 
 import msgspec
+from msgspec import field
 
+from nodeagent.base.structs import MutableStruct
 from nodeagent.contracts.runtime import RuntimeContainerStatus
 from nodeagent.model.pod import Container, EnvVar, ResourceRequirements
 from nodeagent_plugins.pod_sync.labels import recorded_hash
@@ -41,8 +42,7 @@ def definition_changed(container: Container, seen: RuntimeContainerStatus) -> bo
     return Definitions().changed(container, seen)
 
 
-@dataclass(slots=True)
-class Definitions:
+class Definitions(MutableStruct):
     """Checks the containers of one pod, including those that earlier releases of the agent created."""
 
     _first: dict[str, str] = field(default_factory=dict)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.runtime import DnsConfig
 from nodeagent.errors import NodeAgentError
 from nodeagent.model.pod import Pod
@@ -20,8 +20,7 @@ _CLUSTER_OPTION = "ndots:5"
 _BLANK = re.compile(r"[ \t]+")
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterDns:
+class ClusterDns(Struct, frozen=True):
     """DNS settings of the node for pods.
 
     spec: config.clusterDNS, config.clusterDomain, config.resolvConf
@@ -34,8 +33,7 @@ class ClusterDns:
     """Addresses of the node, whose families select the local servers if there is no resolver file."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodDns:
+class PodDns(Struct, frozen=True):
     """DNS configuration of one pod.
 
     :ivar cut: messages of the event about exceeded limits.

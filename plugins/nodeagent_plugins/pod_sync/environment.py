@@ -8,11 +8,13 @@ import binascii
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec import field
+
 from nodeagent.base.names import variable_name_problems
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.objects import ObjectReader
 from nodeagent.errors import ContainerError
 from nodeagent.model.downward import metadata_value, resource_value
@@ -33,8 +35,7 @@ CONFIG_ERROR = "CreateContainerConfigError"
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class PodEnvironmentInputs:
+class PodEnvironmentInputs(Struct, frozen=True):
     """Values of the node and the pod that variables can reference."""
 
     pod_ips: Sequence[str] = ()
@@ -48,8 +49,7 @@ class PodEnvironmentInputs:
     """Resolve ``status.hostIPs``; otherwise it is empty."""
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(Struct, frozen=True):
     """Environment variables, in order.
 
     :ivar skipped: messages of the event about invalid names, one per source.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import msgspec
 
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.runtime import (
     ANNOTATION_DELETION_GRACE,
     ANNOTATION_GRACE,
@@ -74,8 +74,7 @@ def recorded_hash(status: RuntimeContainerStatus) -> str | None:
     return notes.get(ANNOTATION_HASH) if ANNOTATION_SANDBOX in notes else None
 
 
-@dataclass(frozen=True, slots=True)
-class StopRecord:
+class StopRecord(Struct, frozen=True):
     """Stop settings of a container whose pod is unknown."""
 
     grace_seconds: int | None = None

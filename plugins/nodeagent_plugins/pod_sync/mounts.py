@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.runtime import ImageMount, Mount, MountPropagation, UserNamespace
 from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.errors import ContainerError
@@ -30,8 +31,7 @@ _PROPAGATION = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class VolumePart:
+class VolumePart(Struct, frozen=True):
     """One entry of a container's ``volumeMounts`` with its volume, before any I/O."""
 
     mount: VolumeMount
@@ -40,8 +40,7 @@ class VolumePart:
     recursive_readonly: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class HostsContent:
+class HostsContent(Struct, frozen=True):
     """Values for ``/etc/hosts``."""
 
     ips: Sequence[str]
@@ -49,8 +48,7 @@ class HostsContent:
     domain: str
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedFiles:
+class PreparedFiles(Struct, frozen=True):
     """Files on disk of a container that is about to be created."""
 
     attempt: int

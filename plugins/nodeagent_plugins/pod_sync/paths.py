@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.configuration import DEFAULT_POD_LOGS_DIR, NodeAgentConfiguration
 
 DEFAULT_LOG_ROOT = "/var/log"
@@ -13,8 +13,7 @@ _MAX_FILE_NAME = 255
 _LOG_NUMBER = re.compile(r"(\d{1,9})\.log")
 
 
-@dataclass(frozen=True, slots=True)
-class PodPaths:
+class PodPaths(Struct, frozen=True):
     """All paths of one pod.
 
     :ivar root: ``<root>/pods/<uid>``.

@@ -7,10 +7,11 @@ have shrunk, so that it is never below theirs; a limit is raised before the requ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import msgspec
+from msgspec import field
 
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.cgroups import PodLimit
 from nodeagent.contracts.runtime import LinuxResources
 from nodeagent.model.pod import Container, Pod, ResourceList, ResourceRequirements
@@ -28,8 +29,7 @@ Limits = Callable[[Pod], LinuxResources]
 """Returns the resources of a pod's cgroup; zero is unlimited."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunningContainer:
+class RunningContainer(Struct, frozen=True):
     """A running container, and the resources that the runtime has applied; ``None`` if they are not known."""
 
     id: str
@@ -37,16 +37,14 @@ class RunningContainer:
     actuated: ResourceRequirements | None
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerUpdate:
+class ContainerUpdate(Struct, frozen=True):
     """Change of one resource of a container: its requests and limits after the change."""
 
     container_id: str
     container: Container
 
 
-@dataclass(frozen=True, slots=True)
-class ResizePlan:
+class ResizePlan(Struct, frozen=True):
     """Changes in order, and the memory limits that decrease, in bytes.
 
     :ivar previous: the pod with the resources in effect.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
+from msgspec import field
+
+from nodeagent.base.structs import MutableStruct
 from nodeagent.contracts.images import PulledImage
 from nodeagent.contracts.pods import SyncOutcome, WaitingReason
 from nodeagent.contracts.runtime import RuntimePod, SandboxConfig, SandboxStatus
@@ -16,8 +18,7 @@ from nodeagent_plugins.pod_sync.paths import PodPaths
 from nodeagent_plugins.pod_sync.stopping import StopState
 
 
-@dataclass(slots=True)
-class PodSyncState:
+class PodSyncState(MutableStruct):
     """Cached state; losing it only costs additional calls."""
 
     stops: StopState = field(default_factory=StopState)
@@ -28,8 +29,7 @@ class PodSyncState:
     """Time of the first failed removal of a container that was never started, by container ID."""
 
 
-@dataclass(slots=True)
-class Step:
+class Step(MutableStruct):
     """One call: input, intermediate state and outcome."""
 
     pod: Pod

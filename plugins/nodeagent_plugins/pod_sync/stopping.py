@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from msgspec import field
 
 from nodeagent.base.aio import Clock
 from nodeagent.base.logging import v_level
+from nodeagent.base.structs import MutableStruct, Struct
 from nodeagent.contracts.events import EventRecorder, EventType
 from nodeagent.contracts.runtime import ContainerRuntime, ContainerState, RuntimeContainerStatus
 from nodeagent.errors import NodeAgentError
@@ -36,16 +38,14 @@ class HookCaller(Protocol):
     async def call_chain(self, hook: str, name: str, value: Any, **arguments: Any) -> Any: ...
 
 
-@dataclass(slots=True)
-class StopState:
+class StopState(MutableStruct):
     """Completed steps of stopping a pod's containers, which a repeated call skips."""
 
     announced: set[str] = field(default_factory=set)
     hooked: set[str] = field(default_factory=set)
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Struct, frozen=True):
     """A container to stop, with all parameters."""
 
     status: RuntimeContainerStatus

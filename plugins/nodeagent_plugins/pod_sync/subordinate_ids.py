@@ -5,8 +5,8 @@ from __future__ import annotations
 import pwd
 import shutil
 import subprocess
-from dataclasses import dataclass
 
+from nodeagent.base.structs import Struct
 from nodeagent.errors import ConfigError, Problem
 
 USER = "kubelet"
@@ -14,8 +14,7 @@ _COMMAND = "getsubids"
 _SECONDS = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class IdRange:
+class IdRange(Struct, frozen=True):
     """A range of user and group IDs."""
 
     first: int

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from nodeagent.base.gates import FeatureGates
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.contracts.runtime import IdMapping, RuntimeStatus, UserNamespace
 from nodeagent.errors import ConfigError, NodeAgentError, Problem
@@ -33,8 +33,7 @@ class _Mappings(WireStruct, frozen=True):
     gid_mappings: list[_Mapping]
 
 
-@dataclass(frozen=True, slots=True)
-class IdPool:
+class IdPool(Struct, frozen=True):
     """IDs of the host that pods can use, in ranges of *length* from *first* to before *end*."""
 
     first: int

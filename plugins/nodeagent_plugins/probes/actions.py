@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nodeagent.base.structs import Struct
 from nodeagent.errors import RuntimeFailure
 from nodeagent.model.expansion import expand
 from nodeagent.model.pod import Container, ExecAction, HttpGetAction, Probe
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from nodeagent.contracts.context import PullerContext
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """Container to probe; *pod_ip* is the address unless the probe sets a host."""
 
     container: Container

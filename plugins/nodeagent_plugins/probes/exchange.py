@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import h11
 
+from nodeagent.base.structs import Struct
 from nodeagent_plugins.probes.outcome import MAX_OUTPUT_BYTES
 from nodeagent_plugins.probes.tcp import Connection
 
@@ -19,8 +19,7 @@ _READ_BYTES = 1 << 14
 _SWITCHED = re.compile(rb"HTTP/1\.[01] 101\b")
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(Struct, frozen=True):
     """Response of a server, with at most 10 KiB of its body."""
 
     status: int

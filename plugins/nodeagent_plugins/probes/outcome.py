@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
 
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.errors import NodeAgentError
 from nodeagent.model.pod import Probe
@@ -34,8 +34,7 @@ class OutcomeKind(Enum):
     """Counts neither as success nor as failure."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """Outcome of one attempt."""
 
     kind: OutcomeKind

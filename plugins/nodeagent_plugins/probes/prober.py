@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nodeagent.base.logging import v_level
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.contracts.runtime import RuntimeContainerStatus, RuntimePod
@@ -34,8 +34,7 @@ _Key = tuple[str, ProbeKind]
 _Results = dict[ProbeKind, ProbeResult]
 
 
-@dataclass(frozen=True, slots=True)
-class _Running:
+class _Running(Struct, frozen=True):
     worker: ProbeWorker
     task: asyncio.Task[None]
 

@@ -7,9 +7,9 @@ import os
 import socket
 import ssl
 import struct
-from dataclasses import dataclass
 
 from nodeagent.base.release import OLDEST
+from nodeagent.base.structs import Struct
 from nodeagent_plugins.probes.outcome import Outcome, OutcomeKind
 
 USER_AGENT = f"kube-probe/{OLDEST}"
@@ -17,8 +17,7 @@ USER_AGENT = f"kube-probe/{OLDEST}"
 _LINGER = struct.pack("ii", 1, 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
+class Connection(Struct, frozen=True):
     """An open connection; must be closed with one of the methods."""
 
     reader: asyncio.StreamReader

@@ -6,10 +6,10 @@ spec: config.cpuManagerPolicy, config.cpuManagerPolicyOptions, config.reservedSy
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from nodeagent.base.cpu_list import parse_cpu_list
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.topology import Hint, Hints
 from nodeagent.model.pod import Container, Pod
 from nodeagent.model.qos import QosClass, qos_class
@@ -23,8 +23,7 @@ _MILLI = 1000
 _SMT_REASON = "SMTAlignmentError"
 
 
-@dataclass(frozen=True, slots=True)
-class CpuOptions:
+class CpuOptions(Struct, frozen=True):
     """Options of the static policy (spec: config.cpuManagerPolicyOptions).
 
     :ivar full_cores: assign only full physical cores.
@@ -43,13 +42,16 @@ class CpuOptions:
     by_cache: bool = False
 
 
+_NO_OPTIONS = CpuOptions()
+
+
 class CpuAssignments:
     """CPU assignments of all containers.
 
     :param reserved: CPUs that are never assigned exclusively.
     """
 
-    def __init__(self, topology: Topology, reserved: frozenset[int], options: CpuOptions = CpuOptions()) -> None:
+    def __init__(self, topology: Topology, reserved: frozenset[int], options: CpuOptions = _NO_OPTIONS) -> None:
         self._topology, self._options = topology, options
         self.reserved = reserved
         self._reserved_cores = topology.within("core", topology.ids("core", reserved))

@@ -7,9 +7,11 @@ spec: config.memoryManagerPolicy, config.reservedMemory
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import field
+
+from nodeagent.base.structs import MutableStruct
 from nodeagent.contracts.topology import Hint, Hints
 from nodeagent.model.pod import Container, Pod
 from nodeagent.model.qos import QosClass, qos_class
@@ -30,8 +32,7 @@ Amounts = Mapping[str, int]
 _COLUMNS = ("total", "systemReserved", "allocatable", "reserved", "free")
 
 
-@dataclass(slots=True)
-class Table:
+class Table(MutableStruct):
     """Bytes of one resource on one node."""
 
     total: int
@@ -42,8 +43,7 @@ class Table:
     free: int = 0
 
 
-@dataclass(slots=True)
-class NodeState:
+class NodeState(MutableStruct):
     """Assigned memory of one node, and the group of nodes it belongs to."""
 
     cells: list[int]
@@ -67,8 +67,7 @@ class NodeState:
         return size - taken
 
 
-@dataclass(slots=True)
-class Block:
+class Block(MutableStruct):
     """One resource of one container."""
 
     nodes: list[int]
@@ -76,8 +75,7 @@ class Block:
     size: int
 
 
-@dataclass(slots=True)
-class _Reusable:
+class _Reusable(MutableStruct):
     """Memory of a pod's init containers by nodes and resource, which its other containers reuse."""
 
     uid: str = ""

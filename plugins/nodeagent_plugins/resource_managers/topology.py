@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+from msgspec import field
 
 from nodeagent.base.cpu_list import parse_cpu_list
 from nodeagent.base.hugepages import HOST_HUGE_PAGES, read_huge_pages
 from nodeagent.base.quantity import Format, Quantity
+from nodeagent.base.structs import Struct
 from nodeagent.errors import NodeAgentError
 from nodeagent.model.resources import HUGEPAGES_PREFIX
 
@@ -20,8 +22,7 @@ _PRIVATE_CACHE_LEVEL = 2
 """Caches up to this level belong to one core."""
 
 
-@dataclass(frozen=True, slots=True)
-class CpuLocation:
+class CpuLocation(Struct, frozen=True):
     """Location of one CPU (hardware thread).
 
     A core and a last-level cache are identified by their lowest CPU, which is unique. CPUs whose cache is shared with
@@ -34,8 +35,7 @@ class CpuLocation:
     cache: int
 
 
-@dataclass(frozen=True, slots=True)
-class NumaNode:
+class NumaNode(Struct, frozen=True):
     """Memory of one NUMA node in bytes, and its part in huge pages by resource name."""
 
     memory: int = 0
@@ -44,8 +44,7 @@ class NumaNode:
     """Distance to each node from the firmware; empty if unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Topology:
+class Topology(Struct, frozen=True):
     """Online CPUs and NUMA nodes."""
 
     cpus: Mapping[int, CpuLocation]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from nodeagent.base.spdy import Frame, Kind, Reader, Writer
+from nodeagent.base.structs import Struct
 
 CONNECT_SECONDS = 10.0
 HEAD_SECONDS = 30.0
@@ -31,8 +31,7 @@ class RuntimeDisconnected(ConnectionError):
     """The runtime has closed the connection."""
 
 
-@dataclass(frozen=True, slots=True)
-class SpdyConnection:
+class SpdyConnection(Struct, frozen=True):
     """Upgraded connection: what is read and written are SPDY frames."""
 
     reader: asyncio.StreamReader

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from multidict import MultiMapping
+
+from nodeagent.base.structs import Struct
 
 MAX_PORTS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Streams:
+class Streams(Struct, frozen=True):
     """Streams of an exec or attach request."""
 
     stdin: bool

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from multidict import MultiMapping
 
 from nodeagent.base.gointeger import parse_int64
+from nodeagent.base.structs import Struct
 from nodeagent_plugins.routes_logs.values import parse_time
 
 MAX_SERVICES = 4
@@ -27,8 +27,7 @@ class InvalidQuery(ValueError):
     """The query violates a rule (406)."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogQuery:
+class LogQuery(Struct, frozen=True):
     """Services or one file, and the selection of their logs."""
 
     services: Sequence[str] = ()

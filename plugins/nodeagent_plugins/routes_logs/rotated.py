@@ -9,7 +9,8 @@ import contextlib
 import gzip
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from nodeagent.base.structs import Struct
 
 _COMPRESSED = ".gz"
 _UNFINISHED = ".tmp"
@@ -19,8 +20,7 @@ OpenName = Callable[[str], int]
 """Opens a path relative to the log's directory (``.`` is the directory); raises ``OSError``."""
 
 
-@dataclass(frozen=True, slots=True)
-class RotationCheck:
+class RotationCheck(Struct, frozen=True):
     """Successor of a log, and the files between."""
 
     successor: int | None = None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 from nodeagent.base.release import Release
+from nodeagent.base.structs import Struct
 
 GROUP = "config.k8s.io"
 TEXT, JSON, YAML = "text/plain", "application/json", "application/yaml"
@@ -25,8 +25,7 @@ class ObjectVersion(StrEnum):
         return Release(1, 35) if self is ObjectVersion.V1ALPHA1 else Release(1, 36)
 
 
-@dataclass(frozen=True, slots=True)
-class Representation:
+class Representation(Struct, frozen=True):
     """Media type of a response, and the version of the object; ``None`` for text."""
 
     media_type: str = TEXT

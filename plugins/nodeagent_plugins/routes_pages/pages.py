@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from nodeagent.base import identity
 from nodeagent.base.release import SelectedRelease
+from nodeagent.base.structs import Struct
 from nodeagent_plugins.routes_pages.negotiation import GROUP, ObjectVersion
 
 _NOTE = "This page is not an API: its layout can change at any time."
 
 
-@dataclass(frozen=True, slots=True)
-class AgentRun:
+class AgentRun(Struct, frozen=True):
     """State of the running agent; *paths* are those that its server serves."""
 
     started_at: datetime

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 
 from aiohttp import web
+from msgspec import field
 
 from nodeagent.base.metrics import Family, expose, label_text
+from nodeagent.base.structs import MutableStruct, Struct
 from nodeagent.contracts.context import ProberContext
 from nodeagent.contracts.server import Exposure, Route
 from nodeagent.contracts.stats import PodUsage
@@ -43,8 +44,7 @@ _LIMIT = "Number of bytes that the filesystem holds."
 _USAGE = "Number of bytes that are consumed by the container on this filesystem."
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """A cgroup and its labels."""
 
     id: str
@@ -111,8 +111,7 @@ def _subjects(stats: MeasuredStats, pods: Sequence[RunningPod]) -> Iterator[Subj
                 )
 
 
-@dataclass(slots=True)
-class Scrape:
+class Scrape(MutableStruct):
     """Collects the samples of one scrape, all with the time *now*."""
 
     cgroups: CgroupReader

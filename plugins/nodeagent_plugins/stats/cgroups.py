@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from nodeagent.base.structs import Struct
 from nodeagent_plugins.stats.machine import Machine, field, number, read
 
 UNLIMITED = 1 << 62
@@ -17,8 +18,7 @@ UNLIMITED = 1 << 62
 _CONTROLLERS = frozenset({"cpu", "cpuacct", "memory", "pids", "blkio"})
 
 
-@dataclass(frozen=True, slots=True)
-class CgroupStats:
+class CgroupStats(Struct, frozen=True):
     """Usage of a cgroup and its descendants in nanoseconds and bytes; ``None`` if not accounted."""
 
     cpu_nanoseconds: int | None = None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from nodeagent.base.structs import MutableStruct, Struct
 from nodeagent_plugins.stats.cgroups import UNLIMITED, CgroupReader
 from nodeagent_plugins.stats.machine import Machine, field, number, read
 
@@ -24,8 +24,7 @@ _NETWORK = {
 """Columns of ``/proc/<pid>/net/dev`` by metric name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Throttling:
+class Throttling(Struct, frozen=True):
     """Enforcement periods of a CPU quota, and the throttled time."""
 
     periods: int
@@ -33,8 +32,7 @@ class Throttling:
     nanoseconds: int
 
 
-@dataclass(slots=True)
-class IoCounts:
+class IoCounts(MutableStruct):
     """I/O of a cgroup on one device."""
 
     read_bytes: int = 0
@@ -43,8 +41,7 @@ class IoCounts:
     writes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class CpuLimits:
+class CpuLimits(Struct, frozen=True):
     """Limits in microseconds and v1 shares; ``None`` if unlimited."""
 
     quota: int | None = None
@@ -52,8 +49,7 @@ class CpuLimits:
     shares: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryLimits:
+class MemoryLimits(Struct, frozen=True):
     """Limits in bytes, 0 if unlimited, and how they were approached."""
 
     highest_bytes: int | None = None

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from nodeagent.base.structs import Struct
 from nodeagent_plugins.stats.machine import Machine, filesystem, read
 
 _COLUMNS = 14
 _MILLI = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceCounts:
+class DeviceCounts(Struct, frozen=True):
     """I/O of a device; times in seconds."""
 
     reads: int
@@ -27,8 +25,7 @@ class DeviceCounts:
     weighted_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class MountedDevice:
+class MountedDevice(Struct, frozen=True):
     """A device with the size and usage of its file system in bytes and inodes."""
 
     path: str

@@ -6,8 +6,9 @@ import os
 import stat
 import time
 from collections import deque
-from dataclasses import dataclass
 from pathlib import Path
+
+from nodeagent.base.structs import Struct
 
 _BATCH = 256
 _PAUSE_SECONDS = 0.005
@@ -18,8 +19,7 @@ class WalkTooLong(Exception):
     """The directory walk timed out."""
 
 
-@dataclass(frozen=True, slots=True)
-class DiskUse:
+class DiskUse(Struct, frozen=True):
     """Allocated bytes and inodes; hard links are counted once."""
 
     bytes: int = 0

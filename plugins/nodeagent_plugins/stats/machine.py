@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.stats import FilesystemStats, InterfaceStats
 
 _KIBI = 1024
@@ -17,8 +17,7 @@ _NO_INTERFACES_OF_THE_NODE = ("lo", "veth", "docker", "nerdctl")
 """Name prefixes of interfaces without external traffic."""
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """Reads the files below *root*; every method blocks for microseconds."""
 
     root: Path = Path("/")

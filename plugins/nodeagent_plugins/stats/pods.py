@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.configuration import DEFAULT_POD_LOGS_DIR
 from nodeagent.contracts.context import ProberContext
 from nodeagent.contracts.runtime import (
@@ -38,8 +39,7 @@ from nodeagent_plugins.stats.rates import CpuRates
 _LOG_ROOT = "/var/log"
 
 
-@dataclass(frozen=True, slots=True)
-class RunningPod:
+class RunningPod(Struct, frozen=True):
     """The latest sandbox of a pod, and its running containers."""
 
     sandbox: SandboxInfo

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import field
+
+from nodeagent.base.structs import MutableStruct
 
 MIN_NANOSECONDS = 500_000_000
 """Minimum interval between samples; the previous rate remains for closer ones."""
 
 
-@dataclass(slots=True)
-class _Record:
+class _Record(MutableStruct):
     time: int
     used: int
     rate: int | None = None
 
 
-@dataclass(slots=True)
-class CpuRates:
+class CpuRates(MutableStruct):
     """Stores the last sample by key."""
 
     _records: dict[str, _Record] = field(default_factory=dict)

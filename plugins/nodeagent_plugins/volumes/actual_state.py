@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
+from msgspec import field
+
+from nodeagent.base.structs import MutableStruct
 from nodeagent.contracts.persistent_volumes import DeviceOnDisk, PersistentVolumeKind, VolumeOnDisk, VolumeSpec
 from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.model.pod import Pod
@@ -28,8 +30,7 @@ class DeviceState(Enum):
     UNCERTAIN = "Uncertain"
 
 
-@dataclass(slots=True)
-class DesiredMount:
+class DesiredMount(MutableStruct):
     """A volume that a pod needs."""
 
     pod: Pod
@@ -48,8 +49,7 @@ class DesiredMount:
     """Monotonic time at which the PersistentVolume was read."""
 
 
-@dataclass(slots=True)
-class PodMount:
+class PodMount(MutableStruct):
     """A volume that is mounted for a pod, or may be."""
 
     volume: VolumeOnDisk
@@ -63,8 +63,7 @@ class PodMount:
     """True if the pod has terminated: only then the volume may be unmounted."""
 
 
-@dataclass(slots=True)
-class NodeVolume:
+class NodeVolume(MutableStruct):
     """A volume on this node, with the pods that use it."""
 
     unique_name: str

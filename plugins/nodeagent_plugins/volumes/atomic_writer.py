@@ -13,11 +13,11 @@ import os
 import stat
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from nodeagent.base.mounts.ownership import apply_fs_group
+from nodeagent.base.structs import Struct
 from nodeagent.errors import VolumeError
 from nodeagent_plugins.volumes.trees import remove_tree
 
@@ -25,8 +25,7 @@ DATA, _NEW_DATA = "..data", "..data_tmp"
 _MAX_PATH, _MAX_NAME = 4096, 255
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(Struct, frozen=True):
     """Content, mode and optional owner of one file."""
 
     data: bytes

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeVar
 
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.persistent_volumes import (
     AttachableVolumeKind,
     BlockVolumeKind,
@@ -20,8 +20,7 @@ from nodeagent.contracts.persistent_volumes import (
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class KindFeatures:
+class KindFeatures(Struct, frozen=True):
     """A kind in the form of each protocol that it implements; ``None`` for the others."""
 
     device: DeviceVolumeKind | None = None

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any
 
 from nodeagent.base.aio import Clock, TaskOwner
+from nodeagent.base.structs import MutableStruct
 from nodeagent.errors import NodeAgentError
 
 INITIAL_SECONDS, MAX_SECONDS = 0.5, 122.0
@@ -21,8 +21,7 @@ INITIAL_SECONDS, MAX_SECONDS = 0.5, 122.0
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class Operation:
+class Operation(MutableStruct):
     """A running operation."""
 
     volume: str
@@ -34,8 +33,7 @@ class Operation:
     task: asyncio.Task[None]
 
 
-@dataclass(slots=True)
-class Failure:
+class Failure(MutableStruct):
     """The last error of a key, and the earliest time of the next attempt with the same name."""
 
     name: str

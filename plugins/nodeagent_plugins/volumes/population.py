@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import field
+
+from nodeagent.base.structs import MutableStruct
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.persistent_volumes import ClaimResolver, PersistentVolumeKind, VolumeMode, VolumeSpec
 from nodeagent.errors import NodeAgentError, VolumeError
@@ -31,8 +34,7 @@ _OTHER_LABEL = (
 )
 
 
-@dataclass(slots=True)
-class PodVolumes:
+class PodVolumes(MutableStruct):
     """The desired volumes of one pod."""
 
     pod: Pod

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec import field
+
 from nodeagent.base.mounts.table import MountEntry, mounts_below, read_mounts
+from nodeagent.base.structs import MutableStruct
 from nodeagent.contracts.persistent_volumes import (
     DeviceOnDisk,
     DeviceVolumeKind,
@@ -21,8 +23,7 @@ VOLUMES, VOLUME_DEVICES = "volumes", "volumeDevices"
 _MODES = {VOLUMES: VolumeMode.FILESYSTEM, VOLUME_DEVICES: VolumeMode.BLOCK}
 
 
-@dataclass(slots=True)
-class FoundVolumes:
+class FoundVolumes(MutableStruct):
     """Volumes and devices on disk."""
 
     volumes: list[tuple[PersistentVolumeKind, VolumeOnDisk]] = field(default_factory=list)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, ClassVar
 
 import grpc
@@ -245,22 +246,27 @@ def test_volumes_have_their_content_and_follow_the_config_map(node: Node) -> Non
     node.remove("vols")
 
 
-def test_probes_determine_readiness_and_restarts(node: Node) -> None:
+def test_probes_determine_readiness_and_restarts(node: Node, tmp_path: Path) -> None:
     container = {
-        "readinessProbe": {"exec": {"command": ["test", "-f", "/tmp/ready"]}, "periodSeconds": 1},
+        "readinessProbe": {"exec": {"command": ["test", "-f", "/state/ready"]}, "periodSeconds": 1},
         "livenessProbe": {
-            "exec": {"command": ["test", "!", "-f", "/tmp/sick"]},
+            "exec": {"command": ["test", "!", "-f", "/state/sick"]},
             "periodSeconds": 1,
             "failureThreshold": 1,
         },
+        "volumeMounts": [{"name": "state", "mountPath": "/state"}],
     }
-    command = "sleep 2; touch /tmp/ready; sleep 3; touch /tmp/sick; exec sleep 1000"
-    node.api.create_pod(simple_pod("probed", command, container=container, nodeName="node-1"))
+    volumes = [{"name": "state", "hostPath": {"path": str(tmp_path)}}]
+    node.api.create_pod(
+        simple_pod("probed", "exec sleep 1000", container=container, nodeName="node-1", volumes=volumes)
+    )
 
     started = node.phase("probed", "Running")
     assert started["status"]["containerStatuses"][0]["ready"] is False
+    (tmp_path / "ready").touch()
     node.until("probed", lambda p: p["status"]["containerStatuses"][0]["ready"], "readiness shows")
-    node.until("probed", lambda p: p["status"]["containerStatuses"][0]["restartCount"] == 1, "liveness restarts it", 40)
+    (tmp_path / "sick").touch()
+    node.until("probed", lambda p: p["status"]["containerStatuses"][0]["restartCount"], "liveness restarts it", 60)
     wait_until(lambda: {"Unhealthy", "Killing"} <= node.reasons("probed"), "probes are told of")
     node.remove("probed")
 

@@ -10,10 +10,8 @@ from nodeagent_plugins.embedded_runtime.errors import InvalidArgument
 _DIGEST = re.compile(r"[a-z0-9]+:[0-9a-f]{32,}")
 
 
-class Name(ImageName):
+class Name(ImageName, frozen=True):
     """A full name: registry, path, and tag, digest or both."""
-
-    __slots__ = ()
 
     @property
     def tagged(self) -> str:

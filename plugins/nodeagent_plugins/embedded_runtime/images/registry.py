@@ -13,7 +13,6 @@ import ipaddress
 import re
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -21,6 +20,7 @@ from urllib.parse import urljoin, urlsplit
 import aiohttp
 
 from nodeagent.base.criproto import api_pb2 as cri
+from nodeagent.base.structs import Struct
 from nodeagent.model.image_name import DEFAULT_DOMAIN
 from nodeagent_plugins.embedded_runtime.errors import CallError, NotFound
 from nodeagent_plugins.embedded_runtime.images.loading import MAX_DOCUMENT_BYTES, decode
@@ -39,8 +39,7 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 _PARAMETER = re.compile(r'([a-zA-Z_]+)="([^"]*)"')
 
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
+class Credentials(Struct, frozen=True):
     """Registry credentials; secrets are masked in the representation."""
 
     username: str = ""

@@ -7,20 +7,21 @@ import logging
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import field
 
+from nodeagent.base.structs import MutableStruct
 from nodeagent_plugins.embedded_runtime.errors import FailedPrecondition, InvalidArgument, NotFound
 from nodeagent_plugins.embedded_runtime.images.names import is_id, parse_name
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class Image:
+class Image(MutableStruct):
     """One image."""
 
     id: str

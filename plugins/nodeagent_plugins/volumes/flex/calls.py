@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nodeagent.base.aio.command import Command, CommandResult, Limits, run_command
+from nodeagent.base.structs import Struct
 from nodeagent.errors import VolumeError
 
 LIMITS = Limits(seconds=110.0, output_bytes=1 << 20, error_bytes=1 << 16)
@@ -23,8 +23,7 @@ class NotSupported(VolumeError):
     """The driver leaves the call to the agent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Capabilities:
+class Capabilities(Struct, frozen=True):
     """Capabilities of a driver; the defaults apply to those it does not report."""
 
     attach: bool = True

@@ -6,10 +6,12 @@ import asyncio
 import os
 import re
 import stat
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec import field
+
 from nodeagent.base.aio.command import run_command
+from nodeagent.base.structs import MutableStruct
 from nodeagent.errors import VolumeError
 from nodeagent_plugins.volumes.flex.calls import Capabilities, Driver, Run
 
@@ -20,8 +22,7 @@ Version = tuple[str, int, int, int, int, int]
 """Identity of an executable; changes when the file is replaced or modified."""
 
 
-@dataclass(slots=True)
-class _Known:
+class _Known(MutableStruct):
     """A discovered driver; valid while its file is unchanged."""
 
     driver: Driver

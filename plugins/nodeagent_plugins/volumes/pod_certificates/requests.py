@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from nodeagent.base.release import Release
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.api import SERVICE_ACCOUNTS, Api, Resource, WatchEvent, WatchType
 from nodeagent.contracts.list_watch import follow
 from nodeagent.errors import ApiError
@@ -30,8 +30,7 @@ _STUB_REQUESTS = Release(1, 36)
 """First release whose requests contain a PKCS #10 request instead of a public key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """The final condition of a request, and the certificate if it was issued."""
 
     condition: str
@@ -42,8 +41,7 @@ class Outcome:
     expires_at: datetime = _NEVER
 
 
-@dataclass(frozen=True, slots=True)
-class SentRequest:
+class SentRequest(Struct, frozen=True):
     """A request that was created."""
 
     namespace: str

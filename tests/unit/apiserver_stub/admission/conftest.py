@@ -24,12 +24,14 @@ def make_call(
     *,
     operation: Any = "CREATE",
     resource: Resource = PODS,
-    user: str = "u",
+    verb: str = "create",
+    user: User | str = "u",
     dry_run: bool = False,
 ) -> AdmissionRequest:
     name = ((new or old or {}).get("metadata") or {}).get("name", "")
-    info = RequestInfo("create", "", resource.group, resource.version, resource.plural, "", "default", name)
-    request = Request("POST", info, Query(""), {}, b"", User(user), PLAIN, Identity())
+    info = RequestInfo(verb, "", resource.group, resource.version, resource.plural, "", "default", name)
+    user = user if isinstance(user, User) else User(user)
+    request = Request("POST", info, Query(""), {}, b"", user, PLAIN, Identity())
     return AdmissionRequest(operation, request, resource, new, old, name, dry_run=dry_run)
 
 

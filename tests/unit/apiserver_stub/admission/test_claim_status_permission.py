@@ -42,9 +42,8 @@ async def checked(
 
     plugin = ClaimStatusPermission(decide, Identity(), checks_devices=devices)
     metadata = {"name": "c", "namespace": "default"}
-    call = make_call({"metadata": metadata, "status": new}, {"metadata": metadata, "status": old}, resource=CLAIMS)
-    object.__setattr__(call.request, "user", user)
-    object.__setattr__(call.request.info, "verb", "update")
+    old, new = ({"metadata": metadata, "status": status} for status in (old, new))
+    call = make_call(new, old, resource=CLAIMS, verb="update", user=user)
     try:
         await plugin.validate(call)
     except ApiError as error:
