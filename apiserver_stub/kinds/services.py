@@ -81,8 +81,8 @@ class ServiceStrategy(Strategy):
         self, store: Store, new: Object | None, old: Object | None, *, dry_run: bool = False
     ) -> ServiceReservation:
         before = used_by(old) if old is not None else ServiceAllocations((), ())
-        metadata = (new or old or {})["metadata"]
-        service = ServiceName(metadata["namespace"], metadata["name"])
+        metadata = (new or old or {}).get("metadata") or {}
+        service = ServiceName(metadata.get("namespace", ""), metadata.get("name", ""))
         reservation = ServiceReservation(self.addresses, store, service, before, dry_run=dry_run)
         if new is not None:
             try:

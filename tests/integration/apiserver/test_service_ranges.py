@@ -173,9 +173,10 @@ async def test_startup_allocates_values_of_existing_services(etcd: Etcd, tmp_pat
 
 
 async def test_unreadable_range_prevents_allocation(etcd: Etcd, tmp_path: Path) -> None:
-    options = (f"--store-servers={etcd.url}", "--store-prefix=/torn", *RANGES)
+    prefix = f"/{tmp_path.name}"
+    options = (f"--store-servers={etcd.url}", f"--store-prefix={prefix}", *RANGES)
     async with etcd.client() as writer:
-        await writer.put(b"/torn/ranges/serviceips", b"k8s\0torn", expected=0, lease=0, kind="ranges")
+        await writer.put(f"{prefix}/ranges/serviceips".encode(), b"k8s\0torn", expected=0, lease=0, kind="ranges")
     async with serving(tmp_path, *options) as client:
         assert (await call(client, "POST", SERVICES, new("a")))[0] == 500
         assert (await call(client, "POST", SERVICES, new("b", clusterIP="None", type="ClusterIP")))[0] == 201
@@ -184,7 +185,7 @@ async def test_unreadable_range_prevents_allocation(etcd: Etcd, tmp_path: Path) 
 async def test_existing_kubernetes_service_is_not_modified(
     etcd: Etcd, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    options = (f"--store-servers={etcd.url}", "--store-prefix=/place")
+    options = (f"--store-servers={etcd.url}", f"--store-prefix=/{tmp_path.name}")
     async with serving(tmp_path, *options, "--service-cluster-ip-range=10.96.0.0/24") as client:
         await ok(client, "DELETE", f"{SERVICES}/kubernetes")
         await ok(client, "POST", SERVICES, new("thief", clusterIP="10.96.0.1"))

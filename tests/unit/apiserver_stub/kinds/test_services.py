@@ -99,6 +99,19 @@ async def test_servers_of_one_store_never_allocate_a_value_twice(store: SqliteSt
     assert len({service["spec"]["clusterIP"] for service in found}) == 200
 
 
+@pytest.mark.parametrize("metadata", [{}, {"metadata": {}}, {"metadata": {"namespace": "ns"}}])
+async def test_service_without_a_name_is_left_to_validation(store: SqliteStore, metadata: Any) -> None:
+    harness = await Harness(store).begin()
+    service: Any = {**metadata, "spec": {"type": "ClusterIP", "ports": [{"port": 80}]}}
+    harness.strategy.default(service)
+
+    reservation = await harness.strategy.reserve(store, service, None)
+
+    assert (await harness.taken())[0] == service["spec"]["clusterIPs"]
+    await reservation.release()
+    assert await harness.taken() == ([], [])
+
+
 async def test_pending_allocation_is_reserved_immediately(store: SqliteStore) -> None:
     harness = await Harness(store).begin()
     _, reservation = await harness.reserve(clusterIP="10.0.0.2")
