@@ -441,7 +441,7 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
         doc("Maximum number of parallel pulls, at least 1; only with serializeImagePulls false; unset: no limit."),
     ] = None
     enable_controller_attach_detach: Annotated[
-        bool, doc("The attach/detach controller manages volumes; CSI needs it.")
+        bool, doc("A controller attaches the volumes of the node; otherwise the agent requests this.")
     ] = True
     protect_kernel_defaults: Annotated[
         bool, doc("Fail if kernel flags differ from the defaults, instead of setting them.")

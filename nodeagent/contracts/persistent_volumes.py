@@ -209,6 +209,29 @@ class AttachableVolumeKind(DeviceVolumeKind, Protocol):
 
 
 @runtime_checkable
+class NodeAttachedVolumeKind(AttachableVolumeKind, Protocol):
+    """A kind that requests attachments itself if no controller does (``enableControllerAttachDetach: false``).
+
+    :meth:`~AttachableVolumeKind.wait_for_attach` then requests the attachment.
+    """
+
+    async def attachments(self) -> Sequence[str]:
+        """Return the unique names of the volumes whose attachment this node has requested, also before a restart.
+
+        :raises VolumeError: this is not known now.
+        """
+        ...
+
+    async def detach(self, unique_name: str) -> None:
+        """Request the detachment of a volume; idempotent.
+
+        :param unique_name: name of a volume that is neither mounted nor staged.
+        :raises VolumeError: the volume may still be attached; called again with a back-off.
+        """
+        ...
+
+
+@runtime_checkable
 class LimitedVolumeKind(AttachableVolumeKind, Protocol):
     """A kind that detects from a failed attachment that the node has reached its limit of volumes."""
 
@@ -315,7 +338,7 @@ class VolumeState(Struct, frozen=True):
     """The kind or its driver, as in metrics."""
     phase: str
     """One of ``Resolving``, ``Attaching``, ``Staging``, ``Mounting``, ``Mounted``, ``Uncertain``, ``Unmounting``,
-    ``Unstaging``."""
+    ``Unstaging``, ``Detaching``."""
     path: str = ""
     claim: str = ""
     """Name of the claim; empty without one."""

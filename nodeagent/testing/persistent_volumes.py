@@ -50,6 +50,8 @@ class FakePersistentKind(Faults):
         self._root, self._needed = root, needed
         self.needs_attach = False
         self.limit_reached = False
+        self.requested: set[str] = set()
+        """Handles of the volumes for which :meth:`wait_for_attach` was called."""
         self.refreshes = False
         self.calls: list[tuple[str, str]] = []
         """Calls with an effect: method and volume handle."""
@@ -71,7 +73,20 @@ class FakePersistentKind(Faults):
 
     async def wait_for_attach(self, spec: VolumeSpec, device_path: str) -> str:
         await self._pass("wait_for_attach")
+        self.requested.add(_handle(spec))
         return device_path or "attachment"
+
+    async def attachments(self) -> Sequence[str]:
+        await self._pass("attachments")
+        return sorted(f"kubernetes.io/fake/{DRIVER}^{handle}" for handle in self.requested)
+
+    async def detach(self, unique_name: str) -> None:
+        handle = unique_name.rpartition("^")[2]
+        await self._pass("detach")
+        if (self._staging(handle) / "staged").exists():
+            self.violations.append(f"detached {handle} while staged")
+        self.calls.append(("detach", handle))
+        self.requested.discard(handle)
 
     async def limit_exceeded(self, spec: VolumeSpec) -> bool:
         await self._pass("limit_exceeded")

@@ -11,6 +11,7 @@ from nodeagent.contracts.persistent_volumes import DeviceOnDisk, MountRequest, V
 from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.errors import TransientVolumeError, UncertainVolumeError, VolumeError
 from nodeagent_plugins.csi import block_devices, data_file
+from nodeagent_plugins.csi.attachments import Attachments
 from nodeagent_plugins.csi.data_file import VolumeData
 from nodeagent_plugins.csi.directories import make_directory, unlink
 from nodeagent_plugins.csi.driver_objects import DriverObjects, check_lifecycle
@@ -35,10 +36,11 @@ class Blocks:
         drivers: Drivers,
         specs: DriverObjects,
         objects: CallObjects,
+        attachments: Attachments,
         threads: Threads,
     ) -> None:
         self._context, self._drivers, self._specs, self._objects = context, drivers, specs, objects
-        self._threads = threads
+        self._attachments, self._threads = attachments, threads
         self._paths = Paths(context.root_dir)
         self._created: set[str] = set()
         """Volumes whose data file was written by this process; others may be staged."""
@@ -56,7 +58,7 @@ class Blocks:
         driver = self._drivers.get(source.driver, f"{PREFIX}blockMapper.SetUpDevice failed to get CSI client")
         async with driver.step(migrated=source.migrated) as step:
             attempt = f"{PREFIX}blockMapper.SetupDevice failed to get volume attachment"
-            publish_context = await self._objects.publish_context(source, attempt)
+            publish_context = await self._attachments.publish_context(source, attempt)
             capability = await self._capability(step, source)
             secrets = await self._objects.secret(source.stage_secret, "NodeStageSecretRef")
             await self._threads.run(self._save, paths, name, source)
@@ -112,7 +114,7 @@ class Blocks:
             spec = await self._specs.find(source.driver)
             check_lifecycle(spec, source.driver, source.lifecycle)
             attempt = f"{PREFIX}blockMapper.MapPodDevice failed to get volume attachment"
-            publish_context = await self._objects.publish_context(source, attempt)
+            publish_context = await self._attachments.publish_context(source, attempt)
             secrets = await self._objects.secret(source.publish_secret, "NodePublishSecretRef")
             attributes = dict(source.attributes)
             if spec is not None and spec.pod_info_on_mount:

@@ -15,6 +15,7 @@ from nodeagent.errors import TransientVolumeError, UncertainVolumeError, VolumeE
 from nodeagent.model.persistent_volume import READ_WRITE_ONCE, READ_WRITE_ONCE_POD
 from nodeagent.model.pod import Pod
 from nodeagent_plugins.csi import data_file
+from nodeagent_plugins.csi.attachments import Attachments
 from nodeagent_plugins.csi.data_file import VolumeData
 from nodeagent_plugins.csi.directories import (
     check_mounted,
@@ -55,10 +56,11 @@ class FileSystems:
         drivers: Drivers,
         specs: DriverObjects,
         objects: CallObjects,
+        attachments: Attachments,
         threads: Threads,
     ) -> None:
         self._context, self._drivers, self._specs, self._objects = context, drivers, specs, objects
-        self._threads = threads
+        self._attachments, self._threads = attachments, threads
         self._paths = Paths(context.root_dir)
         self._created: set[Path] = set()
         """Data files that this process has written; others may belong to volumes that are staged."""
@@ -84,7 +86,7 @@ class FileSystems:
             except RpcError as error:
                 raise volume_error(error) from error
             attempt = f"{PREFIX}attacher.MountDevice failed to fetch publishContext"
-            publish_context = await self._objects.publish_context(source, attempt)
+            publish_context = await self._attachments.publish_context(source, attempt)
             secrets = await self._objects.secret(source.stage_secret, "NodeStageSecretRef")
             capability = await self._capability(step, source, request.pod, label)
             await self._threads.run(make_directory, self._context.root_dir, path)
@@ -148,7 +150,7 @@ class FileSystems:
                 attempt = f"{PREFIX}mounter.SetUpAt failed to check for STAGE_UNSTAGE_VOLUME capability"
                 raise volume_error(error, attempt) from error
             attempt = f"{PREFIX}mounter.SetUpAt failed to fetch publishContext"
-            publish_context = await self._objects.publish_context(source, attempt)
+            publish_context = await self._attachments.publish_context(source, attempt)
             secrets = await self._objects.secret(source.publish_secret, "NodePublishSecretRef")
             attributes = dict(source.attributes)
             if spec is not None and spec.pod_info_on_mount:

@@ -23,6 +23,7 @@ from nodeagent.model.meta import ObjectMeta
 from nodeagent.model.persistent_volume import CsiPersistentVolumeSource, PersistentVolume, PersistentVolumeSpec
 from nodeagent.model.pod import Volume
 from nodeagent_plugins.csi import data_file
+from nodeagent_plugins.csi.attachments import Attachments
 from nodeagent_plugins.csi.block import Blocks
 from nodeagent_plugins.csi.data_file import EPHEMERAL, VolumeData
 from nodeagent_plugins.csi.driver_objects import DriverObjects, attach_required
@@ -61,10 +62,10 @@ class CsiVolumes:
         self._context, self._drivers, self._specs, self._limits = context, drivers, specs, limits
         self._threads = Threads()
         context.cleanup.callback(self._threads.close)
-        self._objects = CallObjects(context, specs)
+        self._objects, self._attachments = CallObjects(context), Attachments(context, specs)
         self._paths = Paths(context.root_dir)
-        self._file_systems = FileSystems(context, drivers, specs, self._objects, self._threads)
-        self._blocks = Blocks(context, drivers, specs, self._objects, self._threads)
+        self._file_systems = FileSystems(context, drivers, specs, self._objects, self._attachments, self._threads)
+        self._blocks = Blocks(context, drivers, specs, self._objects, self._attachments, self._threads)
 
     # --- names ------------------------------------------------------------------------------------------------
 
@@ -87,7 +88,13 @@ class CsiVolumes:
     async def wait_for_attach(self, spec: VolumeSpec, device_path: str) -> str:
         if not await self.attachable(spec):
             return ""
-        return await self._objects.wait_for_attach(source_of(spec))
+        return await self._attachments.wait(source_of(spec), spec.name)
+
+    async def attachments(self) -> Sequence[str]:
+        return await self._attachments.requested()
+
+    async def detach(self, unique_name: str) -> None:
+        await self._attachments.delete(unique_name)
 
     async def limit_exceeded(self, spec: VolumeSpec) -> bool:
         """Return whether the driver's limit prevents the attachment, and update the limit in CSINode.
@@ -100,7 +107,7 @@ class CsiVolumes:
         if self._limits is None or not period or source.inline:
             return False
         try:
-            exceeded = await self._objects.attachment_exhausted(source)
+            exceeded = await self._attachments.is_exhausted(source)
         except ApiError as error:
             fields = {"driver": source.driver, "volume": spec.name, "err": str(error)}
             _log.warning("Failed to read volume attachment", extra=fields)

@@ -27,6 +27,12 @@ def unique_name(driver: str, handle: str) -> str:
     return f"{PLUGIN}/{driver}^{handle}"
 
 
+def split_unique_name(name: str) -> tuple[str, str]:
+    """Return driver and handle of a volume in the node status."""
+    driver, _, handle = name.removeprefix(f"{PLUGIN}/").partition("^")
+    return driver, handle
+
+
 def attachment_name(handle: str, driver: str, node: str) -> str:
     """Return the name of the VolumeAttachment."""
     return f"csi-{_sha256(handle + driver + node)}"

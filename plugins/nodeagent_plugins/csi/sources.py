@@ -1,4 +1,4 @@
-"""Sources of CSI volumes, and the objects that a call needs: attachments, secrets, pod information and tokens."""
+"""Sources of CSI volumes, and the objects that a call needs: secrets, pod information and tokens."""
 
 from __future__ import annotations
 
@@ -11,25 +11,22 @@ from typing import TYPE_CHECKING, Any
 from msgspec import field
 
 from nodeagent.base.structs import Struct
-from nodeagent.contracts.api import SECRETS, VOLUME_ATTACHMENTS
+from nodeagent.contracts.api import SECRETS
 from nodeagent.contracts.persistent_volumes import VolumeSpec
-from nodeagent.errors import ApiError, ApiNotFound, TransientVolumeError, VolumeError
+from nodeagent.errors import ApiError, TransientVolumeError, VolumeError
 from nodeagent.model.meta import wire_time
 from nodeagent.model.persistent_volume import READ_WRITE_ONCE, SecretReference
 from nodeagent.model.pod import Pod
 from nodeagent.model.wire import to_wire
 from nodeagent_plugins.csi.data_file import EPHEMERAL, PERSISTENT
-from nodeagent_plugins.csi.driver_objects import DriverObjects, DriverSpec, attach_required
-from nodeagent_plugins.csi.names import PREFIX, attachment_name, inline_handle
+from nodeagent_plugins.csi.driver_objects import DriverSpec
+from nodeagent_plugins.csi.names import PREFIX, inline_handle
 
 if TYPE_CHECKING:
     from nodeagent.contracts.context import CgroupsContext
 
 TOKENS = "csi.storage.k8s.io/serviceAccount.tokens"
 _TOKEN_SECONDS = 3600
-_FORBIDDEN = 403
-_EXHAUSTED = 8
-"""Code of ``ResourceExhausted`` in gRPC, with which a driver reports that its limit is reached."""
 
 
 class Source(Struct, frozen=True):
@@ -111,71 +108,8 @@ def source_of(spec: VolumeSpec, pod: Pod | None = None) -> Source:
 class CallObjects:
     """Reads the objects that calls need, with the permissions of the node and without a cache."""
 
-    def __init__(self, context: CgroupsContext, specs: DriverObjects) -> None:
-        self._context, self._specs = context, specs
-
-    async def attachment(self, source: Source) -> dict[str, Any]:
-        """Return the VolumeAttachment of a volume on this node.
-
-        :raises ApiError: it cannot be read.
-        """
-        if self._context.api is None:
-            raise ApiError("the node is standalone")
-        name = attachment_name(source.handle, source.driver, self._context.node_name)
-        return await self._context.api.get(VOLUME_ATTACHMENTS, name, into=dict)
-
-    async def wait_for_attach(self, source: Source) -> str:
-        """Return the name of the VolumeAttachment, once the volume is attached.
-
-        Nodes have no permission to create it, with any configuration.
-        spec: config.enableControllerAttachDetach
-
-        :raises VolumeError: the volume is not attached, or is about to be detached.
-        """
-        name = attachment_name(source.handle, source.driver, self._context.node_name)
-        try:
-            attachment = await self.attachment(source)
-        except ApiError as error:
-            # Nodes are forbidden to read an attachment that does not exist, because it is not assigned to them.
-            absent = isinstance(error, ApiNotFound) or error.code == _FORBIDDEN
-            if absent and not self._context.config.enable_controller_attach_detach:
-                raise TransientVolumeError(
-                    f"attaching volumes from the node is not supported: volume {source.handle} has no attachment "
-                    f"{name}, which a controller creates only if enableControllerAttachDetach is true: {error}"
-                ) from error
-            raise TransientVolumeError(
-                f"volume {source.handle} has GET error for volume attachment {name}: {error}"
-            ) from error
-        status = attachment.get("status") or {}
-        if (attachment.get("metadata") or {}).get("deletionTimestamp"):
-            raise TransientVolumeError("volume attachment is being deleted")
-        if status.get("attached"):
-            return name
-        if message := (status.get("attachError") or {}).get("message"):
-            raise TransientVolumeError(message)
-        raise TransientVolumeError(f"volume {source.handle} is not attached for volume attachment {name}")
-
-    async def attachment_exhausted(self, source: Source) -> bool:
-        """Return whether the attachment failed because the node has no resources for another volume.
-
-        :raises ApiError: the VolumeAttachment cannot be read.
-        """
-        status = (await self.attachment(source)).get("status") or {}
-        return not status.get("attached") and (status.get("attachError") or {}).get("errorCode") == _EXHAUSTED
-
-    async def publish_context(self, source: Source, attempt: str) -> dict[str, str]:
-        """Return the metadata of the attachment; empty if the driver requires none.
-
-        :param attempt: start of the error message.
-        :raises TransientVolumeError: it cannot be read.
-        """
-        if source.inline or not attach_required(await self._specs.find(source.driver)):
-            return {}
-        try:
-            attachment = await self.attachment(source)
-        except ApiError as error:
-            raise TransientVolumeError(f"{attempt}: {error}") from error
-        return dict((attachment.get("status") or {}).get("attachmentMetadata") or {})
+    def __init__(self, context: CgroupsContext) -> None:
+        self._context = context
 
     async def secret(self, reference: SecretReference | None, field_name: str) -> dict[str, str]:
         """Return the values of a Secret; empty without a reference.

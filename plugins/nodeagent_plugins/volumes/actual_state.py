@@ -77,6 +77,8 @@ class NodeVolume(MutableStruct):
     attachable: bool | None = False
     """``None`` after a restart, until the node status was read."""
     attached: bool = False
+    detached: bool = False
+    """True if this node has requested the detachment since the last mount."""
     device_path: str = ""
     device_state: DeviceState = DeviceState.NOT_MOUNTED
     device: DeviceOnDisk | None = None

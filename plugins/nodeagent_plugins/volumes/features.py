@@ -13,6 +13,7 @@ from nodeagent.contracts.persistent_volumes import (
     LabeledVolumeKind,
     LimitedVolumeKind,
     MeasuredVolumeKind,
+    NodeAttachedVolumeKind,
     PersistentVolumeKind,
     RefreshedVolumeKind,
 )
@@ -25,6 +26,7 @@ class KindFeatures(Struct, frozen=True):
 
     device: DeviceVolumeKind | None = None
     attachable: AttachableVolumeKind | None = None
+    node_attached: NodeAttachedVolumeKind | None = None
     limited: LimitedVolumeKind | None = None
     block: BlockVolumeKind | None = None
     expandable: ExpandableVolumeKind | None = None
@@ -44,6 +46,7 @@ def features_of(kind: PersistentVolumeKind) -> KindFeatures:
         features = KindFeatures(
             kind if isinstance(kind, DeviceVolumeKind) else None,
             kind if isinstance(kind, AttachableVolumeKind) else None,
+            kind if isinstance(kind, NodeAttachedVolumeKind) else None,
             kind if isinstance(kind, LimitedVolumeKind) else None,
             kind if isinstance(kind, BlockVolumeKind) else None,
             kind if isinstance(kind, ExpandableVolumeKind) else None,

@@ -41,7 +41,7 @@ FORCE_CLEANED_ERRORS = Counter(
 )
 MOUNT, UNMOUNT, UNMOUNT_DEVICE = "volume_mount", "volume_unmount", "unmount_device"
 MAP, UNMAP, UNMAP_DEVICE = "map_volume", "unmap_volume", "unmap_device"
-VERIFY_ATTACHED, EXPAND = "verify_controller_attached_volume", "volume_fs_resize"
+VERIFY_ATTACHED, DETACH, EXPAND = "verify_controller_attached_volume", "volume_detach", "volume_fs_resize"
 
 
 def plugin_name(kind: str) -> str:

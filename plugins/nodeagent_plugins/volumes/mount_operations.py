@@ -61,8 +61,10 @@ class MountOperations:
         await self._attempt(desired, f"{step}{first}", _check_access(volume, desired))
         device_path, features = volume.device_path, volume.features
         if features.attachable is not None and volume.attachable:
+            volume.detached = False
             waiting = features.attachable.wait_for_attach(spec, device_path)
             device_path = await self._attempt(desired, f"{step}WaitForAttach", waiting)
+            volume.attached = True
         request = MountRequest(
             desired.pod,
             spec,
@@ -134,6 +136,16 @@ class MountOperations:
         volume.device_state, volume.device, volume.device_reconstructed = DeviceState.NOT_MOUNTED, None, False
         volume.selinux_label = ""
         volume.expansion_stopped = volume.expansion_failed = False
+
+    async def detach(self, volume: NodeVolume) -> None:
+        """Request the detachment of a volume that is neither mounted nor staged.
+
+        :raises VolumeError: it may still be attached.
+        """
+        kind = volume.features.node_attached
+        assert kind is not None
+        await kind.detach(volume.unique_name)
+        volume.attached, volume.detached = False, True
 
     async def verify_attached(self, volume: NodeVolume) -> None:
         """Check in the node object, freshly read, that the volume is attached and reported in use.

@@ -121,13 +121,24 @@ class Populator:
         mounted = current.desired.get(pod.uid) if current is not None and current.is_ready(pod.uid) else None
         if mounted is not None and now - mounted.read_at >= READ_AGAIN_SECONDS:
             mounted = None
-        adapted = next((kind for kind in self._kinds.adapted if kind.supports(spec)), None)
         kind: PersistentVolumeKind
+        known = current if mounted is not None and mounted.spec.persistent_volume is not None else None
+        if known is not None and known.paced:
+            known = None
+        adapted = (
+            None if known is not None else next((kind for kind in self._kinds.adapted if kind.supports(spec)), None)
+        )
         if adapted is not None:
             kind, directory_kind = adapted, adapted.directory_name(spec)
         else:
             if self._claims is not None:
                 spec = await self._claims.resolve(pod, volume, mounted.spec if mounted is not None else None)
+            if known is not None and mounted is not None and spec.persistent_volume is mounted.spec.persistent_volume:
+                check_mode(spec, modes, known.kind)
+                attachable, refresh = await self._properties(known.kind, spec)
+                if known.desired.get(pod.uid) is mounted:
+                    self._update(known, mounted, pod, spec, attachable, refresh)
+                    return known
             kind = self._find(pod, spec)
             adapted = kind if isinstance(kind, AdaptedKind) else None
             directory_kind = adapted.directory_name(spec) if adapted is not None else kind.name
@@ -138,30 +149,47 @@ class Populator:
         label, needed = "", ""
         if adapted is None:
             label, needed = await self._labels(pod, spec, kind, self._volumes.get(name))
-        attachable = adapted is None and await self._attachable(kind, spec)
-        refreshed = features_of(kind).refreshed if adapted is None else None
-        refresh = adapted is not None or (refreshed is not None and await refreshed.needs_refresh(spec))
+        attachable, refresh = (False, True) if adapted is not None else await self._properties(kind, spec)
         record = self._record(kind, spec, name, adapted=adapted is not None)
+        desired = record.desired.get(pod.uid)
+        if desired is not None and (mounted is None or desired.spec.persistent_volume is not spec.persistent_volume):
+            desired.read_at = now
+        self._update(record, desired, pod, spec, attachable, refresh)
+        if desired is None:
+            self._take_mount(record, pod.uid, directory)
+            record.desired[pod.uid] = DesiredMount(pod, spec, [volume.name], directory, now, label, needed, read_at=now)
+            return record
+        if volume.name not in desired.names:
+            desired.names.append(volume.name)
+        return record
+
+    async def _properties(self, kind: PersistentVolumeKind, spec: VolumeSpec) -> tuple[bool, bool]:
+        """Return whether the volume has to be attached, and whether its content is refreshed at each pod sync."""
+        attachable = await self._attachable(kind, spec)
+        refreshed = features_of(kind).refreshed
+        return attachable, refreshed is not None and await refreshed.needs_refresh(spec)
+
+    def _update(
+        self,
+        record: NodeVolume,
+        desired: DesiredMount | None,
+        pod: Pod,
+        spec: VolumeSpec,
+        attachable: bool,
+        refresh: bool,
+    ) -> None:
+        """Update what can change while a pod needs the volume."""
         if attachable != record.attachable:
             record.attachable = attachable
             self._context.trigger_node_status()
         if record.size is None:
             record.size = claim_size(spec.claim)
-        desired = record.desired.get(pod.uid)
-        if (found := record.mounts.get(pod.uid)) is not None:
-            found.released = False
-        if desired is None:
-            self._take_mount(record, pod.uid, directory)
-            record.desired[pod.uid] = DesiredMount(pod, spec, [volume.name], directory, now, label, needed, read_at=now)
-            return record
-        if mounted is None or desired.spec.persistent_volume is not spec.persistent_volume:
-            desired.read_at = now
         mount = record.mounts.get(pod.uid)
-        desired.pod, desired.spec = pod, spec
-        desired.requested = refresh or desired.requested or mount is None or mount.state is not MountState.MOUNTED
-        if volume.name not in desired.names:
-            desired.names.append(volume.name)
-        return record
+        if mount is not None:
+            mount.released = False
+        if desired is not None:
+            desired.pod, desired.spec = pod, spec
+            desired.requested = refresh or desired.requested or mount is None or mount.state is not MountState.MOUNTED
 
     def _find(self, pod: Pod, spec: VolumeSpec) -> PersistentVolumeKind:
         try:

@@ -38,6 +38,8 @@ class Reconciler:
         self._expander = VolumeExpander(context)
         self._operations = MountOperations(context, self._expander)
         self._by_controller = context.config.enable_controller_attach_detach and context.api is not None
+        self.by_node = not self._by_controller and context.api is not None
+        """True if this node requests attachments, because no controller does."""
         self._waiters: dict[str, set[asyncio.Future[None]]] = defaultdict(set)
         self.volumes: dict[str, NodeVolume] = {}
         self.queue = OperationQueue(context.clock, context.tasks, self._ended, self._stopped)
@@ -96,6 +98,10 @@ class Reconciler:
         name = metrics.UNMAP if block else metrics.UNMOUNT
         self._start(volume, pod_uid, name, partial(self._operations.unmount, volume, pod_uid))
 
+    def attaches(self, volume: NodeVolume) -> bool:
+        """Return whether this node requests the attachment of the volume."""
+        return self.by_node and bool(volume.attachable) and volume.features.node_attached is not None
+
     def is_reported(self, volume: NodeVolume) -> bool:
         """Return whether the last known node status lists the volume as in use and attached."""
         node: Mapping[str, Any] = self._context.node() or {}
@@ -149,7 +155,9 @@ class Reconciler:
                     future.set_exception(VolumeError("operations on volumes were cancelled, because the agent stops"))
 
     def _drop_unused(self, volume: NodeVolume) -> None:
-        if volume.unused and not self.queue.running(volume.unique_name):
+        if volume.unused and self.attaches(volume) and not volume.detached:
+            self._start(volume, "", metrics.DETACH, partial(self._operations.detach, volume))
+        elif volume.unused and not self.queue.running(volume.unique_name):
             self.volumes.pop(volume.unique_name, None)
             self.queue.forget(volume.unique_name)
             if volume.attachable:

@@ -78,7 +78,10 @@ class Startup:
             await self._sync()
         while not self.may_unmount:
             await self._context.clock.sleep(SOURCES_SECONDS)
+        attachments_found = not self._reconciler.by_node
         while True:
+            if not attachments_found:
+                attachments_found = await self._find_attachments()
             self._reconciler.step_all()
             await self._context.clock.sleep(CHECK_SECONDS)
 
@@ -148,6 +151,19 @@ class Startup:
             self._identify(node.get("status") or {})
             self._context.trigger_node_status()
             return
+
+    async def _find_attachments(self) -> bool:
+        """Add the volumes whose attachment an earlier process has requested; return whether they are known."""
+        for kind in self._kinds.persistent:
+            attached = features_of(kind).node_attached
+            try:
+                names = await attached.attachments() if attached is not None else ()
+            except VolumeError as error:
+                _log.warning("Failed to find attached volumes", extra={"kind": kind.name, "err": str(error)})
+                return False
+            for name in names:
+                self._record(name, kind, name).attachable = True
+        return True
 
     def _identify(self, status: Mapping[str, Any]) -> None:
         in_use = [str(name) for name in status.get("volumesInUse") or ()]

@@ -22,6 +22,7 @@ _CALLS = {
     metrics.UNMAP: ("Unmounting", "UnmapPodDevice"),
     metrics.UNMOUNT_DEVICE: ("Unstaging", "UnmountDevice"),
     metrics.UNMAP_DEVICE: ("Unstaging", "TearDownDevice"),
+    metrics.DETACH: ("Detaching", "Detach"),
     metrics.VERIFY_ATTACHED: ("Attaching", "VerifyControllerAttachedVolume"),
     metrics.EXPAND: ("Mounted", "NodeExpandVolume"),
 }
@@ -102,7 +103,8 @@ def _states_of(volume: NodeVolume, queue: OperationQueue, pod_uid: str) -> Itera
                 uid, " ".join(names), name, volume.kind.name, volume.plugin, _phase(volume, uid), path, claim, namespace
             ),
         )
-    if not pod_uid and volume.unused and volume.device_state is not DeviceState.NOT_MOUNTED:
+    staged = volume.device_state is not DeviceState.NOT_MOUNTED
+    if not pod_uid and volume.unused and (staged or running or failures):
         device = volume.device
         state = VolumeState(
             "",
@@ -110,7 +112,7 @@ def _states_of(volume: NodeVolume, queue: OperationQueue, pod_uid: str) -> Itera
             device.name if device is not None else volume.unique_name,
             volume.kind.name,
             volume.plugin,
-            "Unstaging",
+            "Unstaging" if staged else "Detaching",
             str(device.path) if device is not None else "",
         )
         yield _state(volume, running[0] if running else None, failures[0] if failures else None, state)

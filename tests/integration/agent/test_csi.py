@@ -307,6 +307,52 @@ def test_volume_is_attached_before_its_use_and_detached_after_it(driver: tuple[N
     assert not listed("volumesInUse") and not listed("volumesAttached")
 
 
+def test_node_requests_attachments_without_a_controller(driver: tuple[Node, Driver]) -> None:
+    node, csi = driver
+    api, agent = node.api, node.agent
+    agent.kill()
+    agent.start(enableControllerAttachDetach=False)
+
+    def annotations() -> Any:
+        return api.get("/api/v1/nodes/node-1")["metadata"]["annotations"]
+
+    managed = "volumes.kubernetes.io/controller-managed-attach-detach"
+    wait_until(lambda: managed not in annotations(), "the controller does not attach")
+    api.request("DELETE", f"{STORAGE_API}/csidrivers/{DRIVER}")
+    spec = {"attachRequired": True, "fsGroupPolicy": "File"}
+    api.request("POST", f"{STORAGE_API}/csidrivers", {"metadata": {"name": DRIVER}, "spec": spec})
+    claim(api, "data")
+    api.create_pod(pod("writer", "data", "exec sleep 1000000"))
+
+    def attachments() -> Any:
+        return api.get(f"{STORAGE_API}/volumeattachments")["items"]
+
+    wait_until(lambda: "FailedMount" in node.reasons("writer"), "the missing permission is reported")
+    assert not attachments()
+    path, name = "/apis/rbac.authorization.k8s.io/v1", "attaching-nodes"
+    rules = [{"apiGroups": ["storage.k8s.io"], "resources": ["volumeattachments"],
+              "verbs": ["get", "list", "create", "delete"]}]  # fmt: skip
+    api.request("POST", f"{path}/clusterroles", {"metadata": {"name": name}, "rules": rules})
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    nodes = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:nodes"}]
+    binding = {"metadata": {"name": name}, "roleRef": role, "subjects": nodes}
+    api.request("POST", f"{path}/clusterrolebindings", binding)
+    (attachment,) = wait_until(attachments, "the attachment is requested", 60.0)
+    assert attachment["spec"]["nodeName"] == "node-1" and not csi.storage.methods()
+    status = {"attached": True, "attachmentMetadata": {"device": "x"}}
+    patch(api, f"{STORAGE_API}/volumeattachments/{attachment['metadata']['name']}/status", status=status)
+    node.phase("writer", "Running", 60.0)
+    assert csi.storage.calls("NodeStageVolume")[-1]["publish_context"] == {"device": "x"}
+
+    csi.faults.set("NodeUnstageVolume", code="INTERNAL", count=2)
+    agent.kill()
+    agent.start()
+    node.remove("writer")
+    wait_until(lambda: not attachments(), "the volume is detached", 60.0)
+    assert not csi.storage.all_staged()
+    assert csi.storage.methods()[-1] == "NodeUnstageVolume"
+
+
 @pytest.mark.parametrize("stopped", ["1.34"], indirect=True)
 def test_failed_expansion_is_repeated_and_an_infeasible_one_reduced(driver: tuple[Node, Driver]) -> None:
     node, csi = driver

@@ -7,20 +7,23 @@ import asyncio
 import pytest
 
 from nodeagent.base.plugin_rpc import connect
+from nodeagent.contracts.api import VOLUME_ATTACHMENTS
 from nodeagent.contracts.persistent_volumes import (
     AttachableVolumeKind,
     BlockVolumeKind,
     DeviceVolumeKind,
     ExpandableVolumeKind,
     MeasuredVolumeKind,
+    NodeAttachedVolumeKind,
     VolumeFigures,
     VolumeSpec,
 )
-from nodeagent.errors import ApiError, ApiNotFound, TransientVolumeError, UncertainVolumeError, VolumeError
+from nodeagent.errors import ApiError, ApiUnavailable, TransientVolumeError, UncertainVolumeError, VolumeError
 from nodeagent.model.pod import Volume
 from nodeagent.testing.context import make_config
 from nodeagent.testing.contracts import PersistentVolumeKindContract
 from nodeagent_plugins.csi import drivers
+from nodeagent_plugins.csi.attachments import MANAGED_BY, MANAGER
 from nodeagent_plugins.csi.names import attachment_name, inline_handle
 from nodeagent_plugins.csi.selinux import needs_relabel
 from tests.csi_driver.service import CONDITION, EXPAND, STAGE, STATS
@@ -38,7 +41,8 @@ class TestCsiVolumes(PersistentVolumeKindContract):
 
 
 async def test_kind_implements_each_protocol(harness):
-    for protocol in (DeviceVolumeKind, AttachableVolumeKind, BlockVolumeKind, ExpandableVolumeKind, MeasuredVolumeKind):
+    protocols = DeviceVolumeKind, AttachableVolumeKind, BlockVolumeKind, ExpandableVolumeKind, MeasuredVolumeKind
+    for protocol in (*protocols, NodeAttachedVolumeKind):
         assert isinstance(harness.kind, protocol)
     assert harness.kind.plugin_name(harness.spec()) == "kubernetes.io/csi:test.csi.example"
     assert not harness.kind.supports(VolumeSpec("data", Volume(name="data")))
@@ -70,8 +74,6 @@ async def test_driver_without_object_requires_attachment(harness):
     ],
 )
 async def test_unattached_volume_is_reported(harness, status, metadata, message):
-    from nodeagent.contracts.api import VOLUME_ATTACHMENTS
-
     harness.put_driver(attachRequired=True)
     await harness.context.clock.settle()
     name = attachment_name("volume-1", "test.csi.example", "node-1")
@@ -92,22 +94,70 @@ async def test_attached_volume_has_the_name_of_its_attachment(harness):
     assert harness.attach() == await harness.kind.wait_for_attach(harness.spec(), "")
 
 
-@pytest.mark.row("config.enableControllerAttachDetach")
-@pytest.mark.parametrize("error", [ApiNotFound("not found", code=404), ApiError("forbidden", code=403)])
-async def test_absent_attachment_without_a_controller_names_the_option(harness, monkeypatch, error):
+async def attaching(harness):
+    """Allow the node request attachments itself."""
     harness.put_driver(attachRequired=True)
     await harness.context.clock.settle()
     harness.context.config = make_config(enable_controller_attach_detach=False)
 
-    async def fail(*args, **options):
-        raise error
 
-    with monkeypatch.context() as patched, pytest.raises(TransientVolumeError) as raised:
-        patched.setattr(harness.api, "get", fail)
+@pytest.mark.row("config.enableControllerAttachDetach")
+async def test_node_requests_and_deletes_the_attachment_without_a_controller(harness):
+    await attaching(harness)
+    with pytest.raises(TransientVolumeError, match="volume volume-1 is not attached for volume attachment csi-"):
         await harness.kind.wait_for_attach(harness.spec(), "")
 
-    assert f"only if enableControllerAttachDetach is true: {error}" in str(raised.value)
-    assert harness.attach() == await harness.kind.wait_for_attach(harness.spec(), "")
+    (created,) = harness.api.all(VOLUME_ATTACHMENTS)
+    assert created["metadata"]["name"] == attachment_name("volume-1", "test.csi.example", "node-1")
+    source = {"persistentVolumeName": "pv-1"}
+    assert created["spec"] == {"attacher": "test.csi.example", "nodeName": "node-1", "source": source}
+    name = harness.kind.unique_name(harness.spec())
+    assert await harness.kind.attachments() == [name]
+    harness.api.put(VOLUME_ATTACHMENTS, {**created, "status": {"attached": True}})
+    assert await harness.kind.wait_for_attach(harness.spec(), "") == created["metadata"]["name"]
+    for _ in range(2):
+        await harness.kind.detach(name)
+    assert harness.api.all(VOLUME_ATTACHMENTS) == []
+    assert len(harness.api.made("delete")) == 1
+
+
+async def test_attachments_of_others_are_not_adopted(harness):
+    await attaching(harness)
+    harness.attach()
+    foreign = {"name": "csi-other", "labels": {MANAGED_BY: MANAGER}}
+    foreign["annotations"] = {"csi.volume.kubernetes.io/volume-handle": "volume-1"}
+    harness.api.put(
+        VOLUME_ATTACHMENTS, {"metadata": foreign, "spec": {"attacher": "test.csi.example", "nodeName": "node-2"}}
+    )
+    assert await harness.kind.attachments() == []
+
+
+@pytest.mark.parametrize(
+    ("verb", "call"),
+    [
+        ("create", lambda kind, spec: kind.wait_for_attach(spec, "")),
+        ("list", lambda kind, spec: kind.attachments()),
+        ("delete", lambda kind, spec: kind.detach(kind.unique_name(spec))),
+    ],
+)
+async def test_missing_permission_is_named(harness, verb, call):
+    await attaching(harness)
+    if verb == "delete":
+        harness.attach()
+    harness.api.fail(verb, ApiError("forbidden", code=403))
+
+    with pytest.raises(VolumeError, match=f"failed to {verb} volume attachment.*: forbidden; with enableController"):
+        await call(harness.kind, harness.spec())
+
+
+async def test_unreadable_attachment_is_not_requested(harness):
+    await attaching(harness)
+    harness.api.fail("get", ApiUnavailable("unavailable"), times=2)
+    with pytest.raises(TransientVolumeError, match="has GET error for volume attachment"):
+        await harness.kind.wait_for_attach(harness.spec(), "")
+    with pytest.raises(VolumeError, match="failed to read volume attachment"):
+        await harness.kind.detach(harness.kind.unique_name(harness.spec()))
+    assert harness.api.all(VOLUME_ATTACHMENTS) == []
 
 
 async def test_republish_follows_the_driver_object(harness):

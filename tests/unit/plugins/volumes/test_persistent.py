@@ -16,6 +16,7 @@ from nodeagent.contracts.storage_operations import OPERATIONS
 from nodeagent.errors import TransientVolumeError, VolumeError, VolumesNotReady
 from nodeagent.model.persistent_volume import VolumeNodeAffinity
 from nodeagent.testing import FakeApi, FakeClock, make_container, make_pod
+from nodeagent.testing.context import make_config
 from nodeagent.testing.persistent_volumes import uncertain
 from nodeagent_plugins.volumes.metrics import UNMAP_DEVICE
 from nodeagent_plugins.volumes.mount_operations import check_unused
@@ -418,3 +419,68 @@ def test_device_in_use_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setattr("nodeagent_plugins.volumes.mount_operations.os.open", busy)
     with pytest.raises(VolumeError, match="the device is in use when it was no longer expected to be in use"):
         check_unused(str(tmp_path))
+
+
+# --- attachment without a controller ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def attaching(tmp_path: Path, clock: FakeClock) -> AsyncIterator[Host]:
+    """A node that requests attachments itself."""
+    api = FakeApi(clock)
+    host = Host(tmp_path, clock, api, config=make_config(enable_controller_attach_detach=False))
+    api.put(NODES, host.node)
+    host.claims.add("data")
+    host.kind.needs_attach = True
+    host.start()
+    await clock.advance(0)
+    yield host
+    host.kind.recover()
+    await host.kill()
+    assert host.kind.violations == []
+
+
+@pytest.mark.row("config.enableControllerAttachDetach")
+async def test_node_detaches_a_volume_after_it_was_unstaged(attaching: Host) -> None:
+    host, pod = attaching, claim_pod()
+    await host.begin(pod)
+    assert host.methods == ["mount_device", "mount"] and host.kind.requested == {"data"}
+    host.kind.fail("detach", VolumeError("forbidden"))
+    await host.end(pod)
+    await host.clock.advance(0)
+    assert host.methods[2:] == ["unmount", "unmount_device"]
+    (state,) = host.manager.states()
+    assert (state.phase, state.call, state.error) == ("Detaching", "Detach", "forbidden")
+    assert host.manager.volumes_in_use() == [NAME]
+    await host.clock.advance(0.5)
+    assert host.methods[4:] == ["detach"] and host.manager.states() == []
+    assert host.manager.volumes_in_use() == []
+
+
+async def test_volume_that_is_not_attached_yet_is_detached_with_its_pod(attaching: Host) -> None:
+    host, pod = attaching, claim_pod()
+    host.kind.requested.add("data")
+    host.kind.fail("wait_for_attach", TransientVolumeError("not attached"), times=99)
+    await host.begin(pod)
+    assert host.manager.states()[0].phase == "Attaching"
+    await host.end(pod)
+    await host.clock.advance(0)
+    assert host.methods == ["detach"]
+
+
+async def test_attachment_of_an_earlier_process_is_found(attaching: Host) -> None:
+    host = attaching
+    await host.kill()
+    host.kind.requested.add("data")
+    host.kind.fail("attachments", VolumeError("not available"))
+    host.sources_ready = False
+    host.start()
+    await host.clock.advance(10)
+    assert host.methods == []
+    host.context.pods.all_sources_ready = True  # type: ignore[misc]
+    await host.clock.advance(2)
+    assert host.methods == []
+    await host.clock.advance(60)
+    assert host.methods == ["detach"]
+    await host.begin(claim_pod())
+    assert host.methods == ["detach", "mount_device", "mount"]
