@@ -18,6 +18,7 @@ ROOT = "/var/lib/kubelet"
 LOCAL, IMAGE = f"{ROOT}/local-volumes", "/var/lib/quotas.img"
 EXPORT = "/srv/export"
 MIB = 1 << 20
+WAIT = "exec sleep 1000000"
 
 
 @pytest.fixture
@@ -48,6 +49,7 @@ def quotas(node: VirtualNode, request: pytest.FixtureRequest) -> Iterator[Virtua
     node.run(f"mkdir -p {LOCAL} && truncate -s 400M {IMAGE} && mkfs.{request.param} -q {options} {IMAGE}")
     node.run(f"mount -o loop,prjquota {IMAGE} {LOCAL}")
     yield node
+    node.kubectl("delete", "--ignore-not-found", "pods/filler", "persistentvolumeclaims/small", check=False)
     node.run(f"umount {LOCAL}; rm -f {IMAGE}", check=False)
 
 
@@ -60,10 +62,9 @@ def user(name: str, claim: str, command: str) -> dict[str, Any]:
 
 def test_claims_use_an_nfs_server_which_may_stop(nfs: VirtualNode) -> None:
     node = nfs
-    wait = "exec sleep 1000000"
-    apply(node, user("writer", "nfs", f"echo kept > /data/file; sync /data/file; {wait}"))
+    apply(node, user("writer", "nfs", f"echo kept > /data/file; sync /data/file; {WAIT}"))
     node.wait_for_running("writer")
-    apply(node, user("reader", "nfs", f"cat /data/file; {wait}"))
+    apply(node, user("reader", "nfs", f"cat /data/file; {WAIT}"))
     uid = node.wait_for_running("reader")["reader"]["metadata"]["uid"]
     assert node.run(f"cat {EXPORT}/file") == "kept\n"
     wait_until(lambda: node.kubectl("logs", "reader", check=False) == "kept\n", "the second pod reads the file", 120)
@@ -74,7 +75,7 @@ def test_claims_use_an_nfs_server_which_may_stop(nfs: VirtualNode) -> None:
 
     # Without the server, every access to the mount of the other pod blocks.
     node.run("systemctl stop nfs-server", seconds=300)
-    apply(node, simple_pod("unaffected", wait))
+    apply(node, simple_pod("unaffected", WAIT))
     node.wait_for_running("unaffected")
     assert node.condition("Ready") == "True"
     node.delete("writer", "unaffected")
@@ -88,12 +89,14 @@ def test_size_of_a_local_volume_is_enforced_by_a_quota(quotas: VirtualNode) -> N
     node = quotas
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "8Mi"}}}
     apply(node, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "small"}, "spec": spec})
-    fill = "dd if=/dev/zero of=/data/file bs=1M count={} conv=fsync 2>&1 | grep -c 'No space left'"
-    done = "touch /data/grow; while [ -e /data/grow ]; do sleep 1; done"
-    apply(node, user("filler", "small", f"{fill.format(20)}; {done}; {fill.format(12)}; exec sleep 1000000"))
+    fill = "fill() { dd if=/dev/zero of=/data/file bs=1M count=$1 conv=fsync 2>/dev/null; }"
+    apply(
+        node,
+        user("filler", "small", f"{fill}; fill 20 || echo full; until fill 12; do sleep 1; done; echo grown; {WAIT}"),
+    )
     node.wait_for_running("filler")
     log = ("logs", "filler")
-    wait_until(lambda: node.kubectl(*log, check=False).split() == ["1"], "the volume is full", 120)
+    wait_until(lambda: node.kubectl(*log, check=False).split() == ["full"], "the volume is full", 120)
     lines = json.loads(node.run("nodeagent volumes --output json default/filler"))["volumes"]
     (volume,) = [line for line in lines if line.get("claim")]
     assert "usedBytes" not in volume or volume["usedBytes"] + volume["availableBytes"] <= 8 * MIB, volume
@@ -103,8 +106,7 @@ def test_size_of_a_local_volume_is_enforced_by_a_quota(quotas: VirtualNode) -> N
     node.kubectl("patch", "persistentvolumeclaims", "small", "--patch", json.dumps(patch))
     claim = "/api/v1/namespaces/default/persistentvolumeclaims/small"
     wait_until(lambda: json.loads(node.raw(claim))["status"]["capacity"] == {"storage": "16Mi"}, "the claim grows", 120)
-    node.run(f"rm {LOCAL}/*/data/grow")
-    wait_until(lambda: node.kubectl(*log, check=False).split() == ["1", "0"], "the volume has space again", 120)
+    wait_until(lambda: node.kubectl(*log, check=False).split() == ["full", "grown"], "the volume has space again", 120)
 
     node.delete("filler")
     node.wait_for_end("filler")

@@ -95,7 +95,7 @@ async def test_attached_volume_has_the_name_of_its_attachment(harness):
 
 
 async def attaching(harness):
-    """Allow the node request attachments itself."""
+    """Make the node request attachments itself."""
     harness.put_driver(attachRequired=True)
     await harness.context.clock.settle()
     harness.context.config = make_config(enable_controller_attach_detach=False)
