@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from nodeagent import hookspecs
-
 _MAX_REPR_LENGTH = 80
 
 
-def validate_result(hook: str, result: Any) -> str:
-    """Return the validation error for *result* of *hook*, empty if it is valid; ``None`` always is.
+def validate_result(specification: Callable[..., Any], result: Any) -> str:
+    """Return the validation error for *result* of a hook, empty if it is valid; ``None`` always is.
 
     Sequences and data classes are checked by type. Protocols are not checked; their contract suites do that.
     """
-    is_sequence, expected = _expected_type(hook)
+    is_sequence, expected = _expected_type(specification)
     if result is None or expected is None:
         return ""
     if is_sequence and (not isinstance(result, Sequence) or isinstance(result, str | bytes)):
@@ -34,9 +32,9 @@ def _short_repr(value: Any) -> str:
 
 
 @cache
-def _expected_type(hook: str) -> tuple[bool, type | None]:
-    """Return whether *hook* returns a sequence, and the class of its result; ``None`` if there is nothing to check."""
-    annotation = get_type_hints(getattr(hookspecs, hook))["return"]
+def _expected_type(specification: Callable[..., Any]) -> tuple[bool, type | None]:
+    """Return whether a hook returns a sequence, and the class of its result; ``None`` if there is nothing to check."""
+    annotation = get_type_hints(specification).get("return")
     for option in get_args(annotation) if isinstance(annotation, UnionType) else (annotation,):
         if get_origin(option) is Sequence:
             return True, get_args(option)[0]

@@ -17,11 +17,10 @@ component.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-import pluggy
-
+from nodeagent import deadline, hookspec
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.cgroups import CgroupManager
 from nodeagent.contracts.checks import NodeCheck
@@ -66,28 +65,19 @@ from nodeagent.contracts.topology import HintProvider
 from nodeagent.contracts.volumes import VolumeKind, VolumeManager
 from nodeagent.model.pod import Container, Pod, PodStatus
 
-hookspec = pluggy.HookspecMarker("nodeagent")
-F = TypeVar("F", bound=Callable[..., Any])
-DEADLINE_SECONDS = 10.0
-"""Time limit of a call of an async hook without :func:`deadline`."""
-
-
-def deadline(seconds: float) -> Callable[[F], F]:
-    """Declare the time limit of each call of an async hook."""
-
-    def mark(function: F) -> F:
-        function.deadline_seconds = seconds  # type: ignore[attr-defined]
-        return function
-
-    return mark
-
-
-def deadline_of(hook: str) -> float:
-    """Return the time limit in seconds of each call of an async hook."""
-    return getattr(globals()[hook], "deadline_seconds", DEADLINE_SECONDS)
-
-
 # --- start ----------------------------------------------------------------------------------------------------
+
+
+@hookspec
+def nodeagent_addhooks() -> object | None:
+    """Declare hooks for other plugins to implement.
+
+    Called: once, after all plugins were imported and before the first of them is registered.
+    On error: the plugin is skipped and listed as failed; if it is required or bundled, the agent exits with code 2.
+
+    :returns: a module or an object with functions that are marked with ``nodeagent.hookspec``; their names start with
+        the name of the plugin. A coroutine function is an async hook, another function a provider hook.
+    """
 
 
 @hookspec

@@ -12,7 +12,6 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from nodeagent import hookspecs
 from nodeagent.base.structs import Struct
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.context import ConfigContext, ServerContext
@@ -261,7 +260,7 @@ class PluginChanges:
 
     def _reject_fixed(self, name: str) -> None:
         """Raise an error if the plugin implements hooks whose results cannot be replaced."""
-        fixed = [hook for hook in self._plugins.hooks_of(name) if not _is_changeable(hook)]
+        fixed = [hook for hook in self._plugins.hooks_of(name) if not self._is_changeable(hook)]
         if fixed:
             reasons = ", ".join(f"{hook} ({_REASONS.get(hook, _DEFAULT_REASON)})" for hook in fixed)
             raise PluginError(name, f"cannot be changed while the agent runs: it implements {reasons}")
@@ -277,14 +276,13 @@ class PluginChanges:
         except NodeAgentError as error:
             raise PluginError(name, str(error)) from error
 
+    def _is_changeable(self, hook: str) -> bool:
+        return hook in _CHANGEABLE or self._plugins.specifications.is_async(hook)
+
 
 def _is_installed(name: str) -> bool:
     """Return whether the plugin has an entry point; otherwise another plugin has registered it."""
     return name in entry_points_by_name(importlib.metadata.entry_points(group=GROUP))
-
-
-def _is_changeable(hook: str) -> bool:
-    return hook in _CHANGEABLE or asyncio.iscoroutinefunction(getattr(hookspecs, hook))
 
 
 def _notes(action: PluginAction, hooks: Sequence[str]) -> list[str]:

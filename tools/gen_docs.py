@@ -30,6 +30,7 @@ from nodeagent.contracts.configuration import (
     NodeAgentConfiguration,
     TimeOrMetaDuration,
 )
+from nodeagent.hook_deadlines import deadline_of
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
@@ -175,7 +176,7 @@ def _hook_text(hook: Hook) -> Iterator[str]:
                 value = ", ".join(f"`{row.strip()}`" for row in match[2].split(",")) if match[1] == "spec" else match[2]
                 facts.append(f"- **{label}:** {value}")
                 if label == "Called" and hook.is_async:
-                    facts.append(f"- **Deadline:** {hookspecs.deadline_of(hook.name):g} s per call")
+                    facts.append(f"- **Deadline:** {deadline_of(getattr(hookspecs, hook.name)):g} s per call")
             elif match := re.match(r":param (\w+): (.+)", line):
                 facts.append(f"- `{match[1]}`: {match[2]}")
             elif match := re.match(r":returns: (.+)", line):

@@ -10,7 +10,7 @@ from nodeagent.authoring.hook_signatures import PREFIX, HookSignature, known_hoo
 from nodeagent.authoring.source import HookImplementation, Module
 
 _SCHEMA_HOOK = "nodeagent_settings_schema"
-_OPTIONS = {"tryfirst", "trylast"}
+_OPTIONS = {"tryfirst", "trylast", "optionalhook"}
 
 
 def check_hooks(modules: Sequence[Module]) -> Iterator[Finding]:
@@ -35,7 +35,13 @@ def _check(implementation: HookImplementation, hooks: Mapping[str, HookSignature
         return
     for option, line in implementation.options.items():
         if option not in _OPTIONS:
-            yield line, Rule.HOOK_OPTION, f"unsupported option {option} of @hookimpl: must be tryfirst or trylast"
+            yield (
+                line,
+                Rule.HOOK_OPTION,
+                f"unsupported option {option} of @hookimpl: must be tryfirst, trylast or optionalhook",
+            )
+    if hook is None and not node.name.startswith(PREFIX):
+        return  # Another plugin may declare it; the signature is verified when the plugins are loaded.
     if hook is None:
         yield node.lineno, Rule.UNKNOWN_HOOK, f"unknown hook {node.name}{nearest(node.name, hooks)}"
         return

@@ -14,7 +14,8 @@ import importlib.metadata
 import inspect
 import logging
 import time
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,6 +28,7 @@ from nodeagent.contracts.hooks import HookResult
 from nodeagent.contracts.pods import Rejection
 from nodeagent.errors import ConfigError, NodeAgentError, PluginError, PluginUnavailable
 from nodeagent.hook_context import narrow_context
+from nodeagent.hook_deadlines import deadline_of
 from nodeagent.hook_results import validate_result
 from nodeagent.model.pod import Pod
 from nodeagent.pluginmanager.api_version import check_api
@@ -39,6 +41,7 @@ from nodeagent.pluginmanager.ordering import Ordering, arrange, find_cycle, orde
 from nodeagent.pluginmanager.quarantine import Quarantine, QuarantinePolicy
 from nodeagent.pluginmanager.records import Decision, PluginInfo, Withdrawn
 from nodeagent.pluginmanager.source_location import directory_of, error_location
+from nodeagent.pluginmanager.specifications import HookSpecifications, add_to, declared_hooks
 
 _BUNDLED = "nodeagent"
 
@@ -55,6 +58,9 @@ class PluginManager:
     def __init__(self, *, deadline_seconds: float | None = None) -> None:
         self._pluggy = pluggy.PluginManager(GROUP)
         self._pluggy.add_hookspecs(hookspecs)
+        self.specifications = HookSpecifications()
+        self._declaring: set[str] = set()
+        """Names of the plugin objects whose hooks were requested."""
         self._infos: dict[str, PluginInfo] = {}
         self._order: dict[str, int] = {}
         self._orderings: dict[str, Ordering] = {}
@@ -85,19 +91,24 @@ class PluginManager:
         :raises PluginError: a bundled plugin cannot be loaded, or *disabled* names one that is not installed.
         """
         disabled_names = set(disabled)
+        loaded: dict[str, object] = {}
         for name, entry in sorted(entry_points_by_name(importlib.metadata.entry_points(group=GROUP)).items()):
             origin, version = distribution_of(entry)
             self._order[name] = len(self._order)
+            self._infos[name] = PluginInfo(name, version, origin)
             if name in disabled_names:
-                self._infos[name] = PluginInfo(name, version, origin, state="disabled")
+                self._infos[name].state = "disabled"
                 continue
-            try:
-                self._load(entry, name, version, origin)
-            except PluginError as error:
-                if origin == _BUNDLED:
-                    raise
-                self._infos[name] = PluginInfo(name, version, origin)
-                self._skip(name, error)
+            with self._skipping_failed(name):
+                loaded[name] = self._load(entry, name)
+        for name, plugin in loaded.items():
+            with self._skipping_failed(name):
+                self._add_hooks(plugin, name)
+        for name, plugin in loaded.items():
+            info = self._infos[name]
+            if not info.failed:
+                with self._skipping_failed(name):
+                    self.register(plugin, name=name, version=info.version, origin=info.origin)
         for name in disabled_names - set(self._infos):
             raise PluginError(name, "cannot be disabled because it is not installed")
         for name, ordering in self._orderings.items():
@@ -105,13 +116,36 @@ class PluginManager:
                 fields = {"plugin": name, "missing": other}
                 _log.warning("Ignoring order relative to missing plugin", extra=fields)
 
-    def _load(self, entry: importlib.metadata.EntryPoint, name: str, version: str, origin: str) -> None:
+    def _load(self, entry: importlib.metadata.EntryPoint, name: str) -> object:
         try:
             with self.load_costs.measured(name):
-                plugin = entry.load()
+                return entry.load()
         except (Exception, SystemExit) as error:  # third-party modules may raise anything
             raise PluginError(name, f"failed to import {entry.value}: {error!r}") from error
-        self.register(plugin, name=name, version=version, origin=origin)
+
+    @contextmanager
+    def _skipping_failed(self, name: str) -> Iterator[None]:
+        """Skip a third-party plugin that fails.
+
+        :raises PluginError: a bundled plugin fails.
+        """
+        try:
+            yield
+        except PluginError as error:
+            if self.is_bundled(name):
+                raise
+            self._skip(name, error)
+
+    def _add_hooks(self, plugin: object, name: str) -> None:
+        """Add the hooks that a plugin declares.
+
+        :raises PluginError: they are invalid, or the plugin fails.
+        """
+        self._declaring.add(name)
+        declared = declared_hooks(plugin, name)
+        if declared is not None:
+            self.specifications.add(name.partition(".")[0], declared)
+            add_to(self._pluggy, declared, name)
 
     def contain(self, policy: QuarantinePolicy, required: Iterable[str] = (), declared: Container[str] = ()) -> None:
         """Set the quarantine policy and the plugins without which no pod may run.
@@ -144,6 +178,8 @@ class PluginManager:
         :raises PluginError: the name is in use, or the object implements an unknown hook or accepts arguments that
             the hook does not have.
         """
+        if name not in self._declaring:
+            self._add_hooks(plugin, name)
         try:
             self._pluggy.register(plugin, name=name)
             check_api(plugin)
@@ -234,14 +270,16 @@ class PluginManager:
 
     def _check(self, plugin: object, name: str) -> None:
         """Reject unknown hooks, and plain functions that implement async hooks or the reverse."""
-        known = {attribute for attribute in vars(hookspecs) if attribute.startswith("nodeagent_")}
         for attribute in dir(plugin):
             function = getattr(plugin, attribute, None)
-            if getattr(function, "nodeagent_impl", None) is None:
+            options = getattr(function, f"{GROUP}_impl", None)
+            if options is None:
                 continue
-            if attribute not in known:
+            if attribute not in self.specifications:
+                if options["optionalhook"]:
+                    continue
                 raise PluginError(name, f"implements unknown hook {attribute}")
-            expects_async = inspect.iscoroutinefunction(getattr(hookspecs, attribute))
+            expects_async = self.specifications.is_async(attribute)
             if expects_async != inspect.iscoroutinefunction(function):
                 kind = "an async def" if expects_async else "a plain def"
                 raise PluginError(name, f"{attribute} must be {kind}")
@@ -314,7 +352,7 @@ class PluginManager:
 
     def deadline_of(self, hook: str) -> float:
         """Return the time limit in seconds of each call of an async hook."""
-        return self._deadline or hookspecs.deadline_of(hook)
+        return self._deadline or deadline_of(self.specifications[hook])
 
     # --- provider hooks -----------------------------------------------------------------------------------
 
@@ -371,7 +409,7 @@ class PluginManager:
         context = arguments.get("context")
         if isinstance(context, ConfigContext):
             arguments = {**arguments, "context": self.narrow(name.partition(".")[0], context)}
-        arguments = narrow_context(hook, arguments)
+        arguments = narrow_context(self.specifications[hook], arguments)
         try:
             with self.load_costs.measured(name.partition(".")[0]):
                 result = implementation.function(*(arguments[argument] for argument in implementation.argnames))
@@ -381,7 +419,7 @@ class PluginManager:
             raise
         except (Exception, SystemExit) as error:
             raise PluginError(name, f"{hook} failed: {error!r}{error_location(error)}") from error
-        if problem := validate_result(hook, result):
+        if problem := validate_result(self.specifications[hook], result):
             raise PluginError(name, f"{hook} {problem}")
         if isinstance(result, Sequence):
             self._provided[hook, name] = result
@@ -541,7 +579,7 @@ class PluginManager:
                 subject=subject or _subject_of(arguments),
                 log_as="" if info.origin == _BUNDLED else info.plugin,
             )
-            if problem := validate_result(hook, result):
+            if problem := validate_result(self.specifications[hook], result):
                 stats.failures += 1
                 raise PluginError(name, f"{hook} {problem}")
         except PluginError as error:

@@ -104,6 +104,10 @@ def test_wrapper_option_is_reported(findings):
     assert "wrapper" in message
 
 
+def test_hook_of_another_plugin_has_no_finding(findings):
+    assert findings("@hookimpl(optionalhook=True)\nasync def shelf_tidied(books):\n    pass\n") == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
