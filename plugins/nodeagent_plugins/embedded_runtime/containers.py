@@ -24,7 +24,7 @@ from nodeagent_plugins.embedded_runtime.mount_sources import MountSources, is_im
 from nodeagent_plugins.embedded_runtime.oci_runtimes import Runner
 from nodeagent_plugins.embedded_runtime.oci_spec import ContainerEnvironment, Spec, compute_resources, make_spec
 from nodeagent_plugins.embedded_runtime.processes import Process
-from nodeagent_plugins.embedded_runtime.profiles import seccomp_profile
+from nodeagent_plugins.embedded_runtime.profiles import apparmor_profile, seccomp_profile
 from nodeagent_plugins.embedded_runtime.records import Container, Records, Sandbox, new_id
 from nodeagent_plugins.embedded_runtime.rootfs import RootFileSystems
 from nodeagent_plugins.embedded_runtime.sandboxes import Sandboxes
@@ -273,6 +273,7 @@ class Containers:
                 lent=image.lent,
                 cgroups_path=self._cgroups_path(container, sandbox),
                 seccomp=seccomp_profile(container.config.linux.security_context, self.runner),
+                apparmor=apparmor_profile(container.config.linux.security_context, self.runner),
                 edits=edits,
                 map_owners=sources.map_owners,
                 directory=directory,

@@ -44,6 +44,11 @@ class Runner(Struct, frozen=True):
         """Return whether it supports seccomp profiles."""
         return self.name != OWN
 
+    @property
+    def applies_apparmor(self) -> bool:
+        """Return whether it supports AppArmor profiles."""
+        return self.name != OWN
+
 
 def choose_runner(requested: str, state: Path, host: Host) -> Runner:
     """Return the runtime called *requested*, or the best supported one if it is empty.

@@ -51,6 +51,8 @@ class ContainerEnvironment(Struct, frozen=True):
     """Paths of the node that are part of the image, mounted read-only at the same path."""
     cgroups_path: str = ""
     seccomp: Mapping[str, Any] | None = None
+    apparmor: str = ""
+    """Name of an AppArmor profile; empty for unconfined."""
     edits: ContainerEdits | None = None
     """Changes for the CDI devices of the container."""
     map_owners: Callable[[str], str] = str
@@ -76,7 +78,7 @@ def make_spec(config: cri.ContainerConfig, around: ContainerEnvironment) -> Spec
     )
     effective = capabilities if around.user.uid == 0 else []
     ambient = [f"CAP_{name.upper().removeprefix('CAP_')}" for name in requested.add_ambient_capabilities]
-    process = {
+    process: Spec = {
         "terminal": config.tty,
         "user": {"uid": around.user.uid, "gid": around.user.gid, "additionalGids": list(around.user.groups)},
         "args": compute_args(config, around.image_config),
@@ -92,6 +94,8 @@ def make_spec(config: cri.ContainerConfig, around: ContainerEnvironment) -> Spec
         "noNewPrivileges": security.no_new_privs,
         "oomScoreAdj": max(config.linux.resources.oom_score_adj, host.oom_score_adj),
     }
+    if around.apparmor:
+        process["apparmorProfile"] = around.apparmor
     linux: Spec = {
         "namespaces": [{"type": kind, **({"path": path} if path else {})} for kind, path in around.namespaces.items()],
         "resources": compute_resources(config.linux.resources, host.cgroup_version) if host.cgroup_version else {},

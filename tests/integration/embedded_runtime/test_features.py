@@ -13,7 +13,9 @@ from nodeagent.contracts.runtime import (
     ContainerUser,
     ImageMount,
     Mount,
+    ProfileType,
     RuntimeFeatures,
+    SecurityProfile,
     SupplementalGroupsPolicy,
 )
 from nodeagent.errors import RuntimeFailure
@@ -153,3 +155,11 @@ async def test_all_layers_of_an_image_are_mounted(cri: CriRuntime, pods: Pods, g
     mounts = (Mount("/image", "", readonly=True, image=ImageMount(groups_image, groups_image, "srv")),)
 
     assert await output(cri, pods, sandbox_id, "ls /image", mounts=mounts) == ["lower", "upper"]
+
+
+async def test_apparmor_profile_that_cannot_be_applied_is_rejected(cri: CriRuntime, pods: Pods) -> None:
+    security = ContainerSecurity(apparmor=SecurityProfile(ProfileType.LOCALHOST, "nodeagent-test-absent"))
+    sandbox_id = await pods.sandbox()
+
+    with pytest.raises(RuntimeFailure, match=r"AppArmor profile nodeagent-test-absent\b"):
+        await pods.container(sandbox_id, "true", security=security)

@@ -155,3 +155,10 @@ def test_file_that_is_not_a_device_is_rejected():
     for path, rule in (("/no/such", "No such file"), ("/etc/passwd", "not a device")):
         with pytest.raises(InvalidArgument, match=rule):
             make_spec(container(devices=[cri.Device(container_path="/d", host_path=path)]), DEFAULTS)
+
+
+def test_apparmor_profile_applies_to_the_process():
+    confined = make_spec(container(), replace(DEFAULTS, apparmor="web"))
+
+    assert confined["process"]["apparmorProfile"] == "web"
+    assert "apparmorProfile" not in make_spec(container(), DEFAULTS)["process"]

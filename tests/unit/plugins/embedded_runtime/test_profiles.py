@@ -7,39 +7,76 @@ from pathlib import Path
 import pytest
 
 from nodeagent.base.criproto import api_pb2 as cri
-from nodeagent_plugins.embedded_runtime import profiles
 from nodeagent_plugins.embedded_runtime.errors import FailedPrecondition
-from nodeagent_plugins.embedded_runtime.oci_runtimes import Runner
+from nodeagent_plugins.embedded_runtime.oci_runtimes import OWN, Runner
+from nodeagent_plugins.embedded_runtime.profiles import apparmor_profile
 
 CRUN = Runner("crun", ("crun",))
 PROFILE = cri.SecurityProfile
+LOADED = "web (enforce)\nname with spaces (complain)\n"
 
 
 def context(kind: PROFILE.ProfileType, path: str = "") -> cri.LinuxContainerSecurityContext:
     return cri.LinuxContainerSecurityContext(apparmor=PROFILE(profile_type=kind, localhost_ref=path))
 
 
-@pytest.fixture(params=[True, False], ids=["with", "without"])
-def enabled(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Host with or without AppArmor."""
-    monkeypatch.setattr(profiles, "_APPARMOR", tmp_path / "enabled")
-    if request.param:
-        (tmp_path / "enabled").write_text("Y\n")
-    return bool(request.param)
+@pytest.fixture
+def host(tmp_path: Path) -> Path:
+    """Sysfs of a host with AppArmor and two loaded profiles."""
+    files = {"module/apparmor/parameters/enabled": "Y\n", "kernel/security/apparmor/profiles": LOADED}
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(content)
+    return tmp_path
 
 
-def test_apparmor_profile_is_not_silently_ignored(enabled: bool) -> None:
-    problem = "not supported by this runtime" if enabled else "the host does not support AppArmor"
+@pytest.mark.parametrize(
+    ("security", "expected"),
+    [
+        (context(PROFILE.Localhost, "web"), "web"),
+        (context(PROFILE.Localhost, "localhost/web"), "web"),
+        (context(PROFILE.Localhost, "name with spaces"), "name with spaces"),
+        (cri.LinuxContainerSecurityContext(apparmor_profile="localhost/web"), "web"),
+        (context(PROFILE.Unconfined), ""),
+        (cri.LinuxContainerSecurityContext(), ""),
+    ],
+)
+def test_loaded_profile_of_the_host_is_applied(
+    host: Path, security: cri.LinuxContainerSecurityContext, expected: str
+) -> None:
+    assert apparmor_profile(security, CRUN, host) == expected
 
-    with pytest.raises(FailedPrecondition, match=problem):
-        profiles.seccomp_profile(context(PROFILE.Localhost, "web"), CRUN)
-    if enabled:
-        with pytest.raises(FailedPrecondition, match=problem):
-            profiles.seccomp_profile(context(PROFILE.RuntimeDefault), CRUN)
+
+@pytest.mark.parametrize("name", ["absent", "we", "web (enforce)"])
+def test_profile_that_is_not_loaded_is_rejected(host: Path, name: str) -> None:
+    with pytest.raises(FailedPrecondition) as caught:
+        apparmor_profile(context(PROFILE.Localhost, name), CRUN, host)
+
+    assert str(caught.value) == f"AppArmor profile {name} is not loaded on the host"
 
 
-def test_container_without_profile_is_accepted(enabled: bool) -> None:
-    assert profiles.seccomp_profile(cri.LinuxContainerSecurityContext(), CRUN) is None
-    assert profiles.seccomp_profile(context(PROFILE.Unconfined), CRUN) is None
-    if not enabled:
-        assert profiles.seccomp_profile(context(PROFILE.RuntimeDefault), CRUN) is None
+def test_profile_is_rejected_where_the_loaded_ones_are_unknown(host: Path) -> None:
+    (host / "kernel/security/apparmor/profiles").unlink()
+
+    with pytest.raises(FailedPrecondition, match="list of loaded profiles: No such file"):
+        apparmor_profile(context(PROFILE.Localhost, "web"), CRUN, host)
+
+
+def test_built_in_runner_cannot_apply_profiles(host: Path) -> None:
+    with pytest.raises(FailedPrecondition, match="requires crun or runc"):
+        apparmor_profile(context(PROFILE.Localhost, "web"), Runner(OWN, ("own",)), host)
+
+
+@pytest.mark.parametrize(
+    "security",
+    [context(PROFILE.RuntimeDefault), cri.LinuxContainerSecurityContext(apparmor_profile="runtime/default")],
+)
+def test_default_profile_is_not_silently_ignored(host: Path, security: cri.LinuxContainerSecurityContext) -> None:
+    with pytest.raises(FailedPrecondition, match="this runtime has no default profile"):
+        apparmor_profile(security, CRUN, host)
+
+
+def test_host_without_apparmor_supports_no_profiles_of_the_host(tmp_path: Path) -> None:
+    with pytest.raises(FailedPrecondition, match="AppArmor profile web: the host does not support AppArmor"):
+        apparmor_profile(context(PROFILE.Localhost, "web"), CRUN, tmp_path)
+    assert apparmor_profile(context(PROFILE.RuntimeDefault), CRUN, tmp_path) == ""
