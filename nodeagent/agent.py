@@ -45,6 +45,7 @@ from nodeagent.plugin_changes import Components, PluginChanges
 from nodeagent.plugin_context import new_context
 from nodeagent.plugin_events import PluginEvents
 from nodeagent.plugin_loops import PluginLoops
+from nodeagent.plugin_profile import PluginProfiler
 from nodeagent.plugin_report import PluginReport
 from nodeagent.plugin_scopes import PluginScopes
 from nodeagent.plugin_settings import PluginConfig
@@ -203,6 +204,7 @@ class Agent:
             *self._explainer.local_queries(),
             *overview.local_queries(),
             *self._report.local_queries(),
+            *PluginProfiler(plugins, clock).local_queries(),
             *self._changes(configured).local_queries(),
             *provide_local_queries(context, plugins),
         ]

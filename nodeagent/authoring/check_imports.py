@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
+import nodeagent
 from nodeagent.authoring.findings import Finding, Rule
 from nodeagent.authoring.source import Module
 
-ALLOWED = ("base", "contracts", "errors", "model")
-"""Packages of ``nodeagent`` that plugins may import, in addition to ``hookimpl`` and ``__version__``."""
+ALLOWED = ("base", "contracts", "errors", "local_client", "model")
+"""Modules and packages of ``nodeagent`` that plugins may import, in addition to the names of ``nodeagent`` itself."""
 
-_PUBLIC = {"hookimpl", "__version__", *ALLOWED}
+_PUBLIC = {*nodeagent.__all__, *ALLOWED}
 
 
 def check_imports(module: Module, own: Collection[str], others: Collection[str]) -> Iterator[Finding]:

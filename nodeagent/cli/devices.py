@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from nodeagent.cli import local
+from nodeagent import local_client
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json, print_table
 from nodeagent.contracts.device_report import (
@@ -41,11 +41,11 @@ def show(arguments: argparse.Namespace) -> int:
     """Query the agent, print its devices and return the exit code."""
     try:
         request = DevicesRequest(arguments.resource)
-        report = local.query(Path(arguments.root_dir), DEVICES_QUERY, request, DevicesReport)
-    except local.AgentUnreachable as error:
+        report = local_client.query(Path(arguments.root_dir), DEVICES_QUERY, request, DevicesReport)
+    except local_client.AgentUnreachable as error:
         print(f"nodeagent: {error}", file=sys.stderr)
         return ExitCode.UNREACHABLE
-    except local.AgentRequestFailed as error:
+    except local_client.AgentRequestFailed as error:
         print(f"nodeagent: failed to get the devices: {error}", file=sys.stderr)
         return ExitCode.PROBLEMS
     if arguments.output == "json":

@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from nodeagent import local_client
 from nodeagent.base import identity
 from nodeagent.base.aio import SystemClock, TaskOwner
-from nodeagent.cli import local
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json
 from nodeagent.components import provide_runtime
@@ -90,7 +90,7 @@ async def check_plugins(root: Path) -> Sequence[Finding]:
     :raises CheckInconclusive: no agent is running, or this user has no access to it.
     """
     try:
-        report = await asyncio.to_thread(local.query, root, PLUGINS_QUERY, NoArguments(), PluginsReport)
+        report = await asyncio.to_thread(local_client.query, root, PLUGINS_QUERY, NoArguments(), PluginsReport)
     except NodeAgentError as error:
         raise CheckInconclusive from error
     findings = []

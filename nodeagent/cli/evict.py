@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from nodeagent import local_client
 from nodeagent.base.quantity import Format, Quantity
 from nodeagent.base.release import ReleaseOrigin
-from nodeagent.cli import local
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json, print_table
 from nodeagent.config.flags import FlagParser
@@ -58,11 +58,11 @@ def show_plan(arguments: argparse.Namespace) -> int:
     """
     request = PlanRequest(thresholds=_thresholds(arguments.config, arguments.root_dir), signal=arguments.signal)
     try:
-        plan = local.query(Path(arguments.root_dir), PLAN_QUERY, request, EvictionPlan)
-    except local.AgentUnreachable as error:
+        plan = local_client.query(Path(arguments.root_dir), PLAN_QUERY, request, EvictionPlan)
+    except local_client.AgentUnreachable as error:
         print(f"nodeagent: {error}", file=sys.stderr)
         return ExitCode.UNREACHABLE
-    except local.AgentRequestFailed as error:
+    except local_client.AgentRequestFailed as error:
         print(f"nodeagent: failed to get the eviction plan: {error}", file=sys.stderr)
         return ExitCode.PROBLEMS
     if arguments.output == "json":

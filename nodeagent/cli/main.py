@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from nodeagent import __version__
 from nodeagent.cli.exit_codes import ExitCode
-from nodeagent.cli.printing import print_startup_error
+from nodeagent.cli.printing import print_startup_error, print_table
 from nodeagent.errors import ConfigError, PluginError
 
 COMMANDS = (
@@ -33,11 +33,11 @@ def main(argv: Sequence[str]) -> int:
     """Run the command in *argv* and return its exit code."""
     try:
         if argv and argv[0] in COMMANDS:
-            return _command(argv)
+            return _quietly_piped(lambda: _command(argv))
         if argv and argv[0] in ("help", "-h", "--help"):
             return _help()
         if argv and argv[0] != "run" and not argv[0].startswith("-"):
-            return _unknown(argv[0])
+            return _command_of_plugin(argv)
         from nodeagent.cli import run
 
         return run.run(argv[1:] if argv and argv[0] == "run" else argv)
@@ -48,8 +48,13 @@ def main(argv: Sequence[str]) -> int:
 
 def _command(argv: Sequence[str]) -> int:
     arguments = _parser().parse_args(argv)
+    return int(arguments.handler(arguments))
+
+
+def _quietly_piped(command: Callable[[], int]) -> int:
+    """Run a command whose reader may exit before its output ends."""
     try:
-        code = int(arguments.handler(arguments))
+        code = command()
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader exited early, as `head` does. The interpreter flushes standard output at exit, which must not fail.
@@ -60,16 +65,31 @@ def _command(argv: Sequence[str]) -> int:
 
 def _help() -> int:
     """Print all commands, without the approximately 200 flags of the daemon."""
+    from nodeagent.cli import plugin_commands
+
     parser = _parser()
     print(parser.format_help())
+    if commands := plugin_commands.plugin_commands():
+        print("commands of plugins:")
+        print_table((f"  {name}", plugin_commands.describe(entry)) for name, entry in sorted(commands.items()))
+        print()
     print("Without a command, the agent is started as with `nodeagent run`; `nodeagent run --help` lists its flags.")
     return ExitCode.OK
 
 
-def _unknown(name: str) -> int:
+def _command_of_plugin(argv: Sequence[str]) -> int:
+    from nodeagent.cli import plugin_commands
+
+    commands = plugin_commands.plugin_commands()
+    if (entry := commands.get(argv[0])) is not None:
+        return _quietly_piped(lambda: plugin_commands.run(entry, argv[1:]))
+    return _unknown(argv[0], commands)
+
+
+def _unknown(name: str, installed: Iterable[str]) -> int:
     from nodeagent.config.codec import nearest
 
-    near = nearest(name, [*COMMANDS, "run"])
+    near = nearest(name, [*COMMANDS, "run", *installed])
     hint = f"did you mean {near}?" if near else f"commands are run, {', '.join(COMMANDS)}"
     print(f"nodeagent: unknown command {name!r}; {hint}", file=sys.stderr)
     return ExitCode.CONFIGURATION

@@ -18,18 +18,21 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from nodeagent import local_client
 from nodeagent.authoring.scaffold import LICENSES, ProjectKind, ScaffoldError, check_name, write_project
-from nodeagent.cli import local
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json, print_table
 from nodeagent.contracts.local import NoArguments
 from nodeagent.contracts.plugin_report import (
     CHANGE_QUERY,
     PLUGINS_QUERY,
+    PROFILE_QUERY,
     PluginAction,
     PluginChanged,
     PluginChangeRequest,
     PluginLine,
+    PluginProfile,
+    PluginProfileRequest,
     PluginsReport,
 )
 from nodeagent.model.wire import to_wire
@@ -61,6 +64,12 @@ def add_parser(commands: Any) -> None:
         change.add_argument("name", metavar="NAME", help="the plugin's name")
         change.add_argument("--root-dir", default=DEFAULT_ROOT, help="root directory of the running agent")
         change.set_defaults(handler=partial(change_plugin, PluginAction(action)))
+    profile = actions.add_parser("profile", help="measure the CPU time and memory of a plugin in the running agent")
+    profile.add_argument("name", metavar="NAME", help="the plugin's name")
+    profile.add_argument("--seconds", type=float, default=30.0, metavar="S", help="duration (%(default)s)")
+    profile.add_argument("--root-dir", default=DEFAULT_ROOT, help="root directory of the running agent")
+    profile.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    profile.set_defaults(handler=profile_plugin)
     new = actions.add_parser("new", help="generate the project of a new plugin, with tests")
     new.add_argument("name", metavar="NAME", help="the plugin's name in settings, listings and events")
     new.add_argument("--dir", type=Path, metavar="D", help="directory of the project (default: ./nodeagent-NAME)")
@@ -90,9 +99,9 @@ def add_parser(commands: Any) -> None:
 def list_plugins(arguments: argparse.Namespace) -> int:
     """Print the plugins of the running agent and their latest decisions; without one, the installed plugins."""
     try:
-        report = local.query(Path(arguments.root_dir), PLUGINS_QUERY, NoArguments(), PluginsReport)
+        report = local_client.query(Path(arguments.root_dir), PLUGINS_QUERY, NoArguments(), PluginsReport)
         running = True
-    except local.AgentUnreachable as error:
+    except local_client.AgentUnreachable as error:
         if isinstance(error.__cause__, PermissionError):
             print(f"nodeagent: {error}", file=sys.stderr)
             return ExitCode.UNREACHABLE
@@ -122,11 +131,11 @@ def change_plugin(action: PluginAction, arguments: argparse.Namespace) -> int:
     """Change a plugin of the running agent and print the result with its limits."""
     request = PluginChangeRequest(action, arguments.name)
     try:
-        changed = local.query(Path(arguments.root_dir), CHANGE_QUERY, request, PluginChanged)
-    except local.AgentUnreachable as error:
+        changed = local_client.query(Path(arguments.root_dir), CHANGE_QUERY, request, PluginChanged)
+    except local_client.AgentUnreachable as error:
         print(f"nodeagent: {error}", file=sys.stderr)
         return ExitCode.UNREACHABLE
-    except local.AgentRequestFailed as error:
+    except local_client.AgentRequestFailed as error:
         print(f"nodeagent: {error}", file=sys.stderr)
         return ExitCode.CONFIGURATION
     print(f"{_DONE[action]} plugin {changed.plugin} {changed.version}".rstrip())
@@ -134,6 +143,37 @@ def change_plugin(action: PluginAction, arguments: argparse.Namespace) -> int:
         print(f"Hooks: {', '.join(hook.removeprefix('nodeagent_') for hook in changed.hooks)}")
     for note in changed.notes:
         print(note)
+    return ExitCode.OK
+
+
+def profile_plugin(arguments: argparse.Namespace) -> int:
+    """Print the CPU time and memory of a plugin, by hook and by line."""
+    request = PluginProfileRequest(arguments.name, arguments.seconds)
+    try:
+        root = Path(arguments.root_dir)
+        profile = local_client.query(root, PROFILE_QUERY, request, PluginProfile, seconds=arguments.seconds)
+    except local_client.AgentUnreachable as error:
+        print(f"nodeagent: {error}", file=sys.stderr)
+        return ExitCode.UNREACHABLE
+    except local_client.AgentRequestFailed as error:
+        print(f"nodeagent: {error}", file=sys.stderr)
+        return ExitCode.CONFIGURATION
+    if arguments.output == "json":
+        print_json(to_wire(profile))
+        return ExitCode.OK
+    print(
+        f"Plugin {profile.plugin} in {profile.seconds:g} s: {profile.cpu_seconds:.3f} s of CPU time "
+        f"(agent: {profile.agent_cpu_seconds:.3f} s), {profile.allocated_bytes} bytes allocated and still in use"
+    )
+    tables = (
+        (("HOOK", "CALLS", "CPU SECONDS"), [(h.hook, str(h.calls), f"{h.cpu_seconds:.4f}") for h in profile.hooks]),
+        (("CPU SECONDS", "FUNCTION", "LINE"), [(f"{c.cpu_seconds:.4f}", c.function, c.location) for c in profile.code]),
+        (("BYTES", "OBJECTS", "LINE"), [(str(a.bytes), str(a.objects), a.location) for a in profile.allocations]),
+    )
+    for heading, rows in tables:
+        if rows:
+            print()
+            print_table(rows, heading)
     return ExitCode.OK
 
 

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from nodeagent import local_client
 from nodeagent.base.release import ReleaseOrigin
-from nodeagent.cli import local
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json
 from nodeagent.config.load import load_file
@@ -69,7 +69,7 @@ def run_rehearsal(arguments: argparse.Namespace) -> int:
     else:
         _print(periods, pods, steps)
     problem = plan.problem
-    if not local.is_listening(Path(arguments.root_dir)):
+    if not local_client.is_listening(Path(arguments.root_dir)):
         problem = "the agent is not running, the plan is from its last run"
     if problem:
         print(f"nodeagent: the shutdown would not wait for the pods: {problem}", file=sys.stderr)

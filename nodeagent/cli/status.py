@@ -13,8 +13,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nodeagent import local_client
 from nodeagent.base.extras import missing_extra
-from nodeagent.cli import local
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json
 from nodeagent.contracts.diagnostics import (
@@ -64,12 +64,12 @@ def show(arguments: argparse.Namespace) -> int:
         return ExitCode.CONFIGURATION
     root = Path(arguments.root_dir)
     try:
-        overview = local.query(root, STATUS_QUERY, NoArguments(), NodeOverview)
+        overview = local_client.query(root, STATUS_QUERY, NoArguments(), NodeOverview)
         if arguments.watch:
             return _watch(root, overview, arguments)
-    except (local.AgentUnreachable, local.AgentRequestFailed) as error:
+    except (local_client.AgentUnreachable, local_client.AgentRequestFailed) as error:
         print(f"nodeagent: {error}", file=sys.stderr)
-        return ExitCode.UNREACHABLE if isinstance(error, local.AgentUnreachable) else ExitCode.PROBLEMS
+        return ExitCode.UNREACHABLE if isinstance(error, local_client.AgentUnreachable) else ExitCode.PROBLEMS
     if arguments.output == "json":
         print_json(to_wire(overview))
     else:
@@ -224,12 +224,12 @@ def _watch(root: Path, overview: NodeOverview, arguments: argparse.Namespace) ->
                     console.print(render(overview, 0), end="\n\n")
                 sys.stdout.flush()
                 time.sleep(arguments.interval)
-                overview = local.query(root, STATUS_QUERY, NoArguments(), NodeOverview)
+                overview = local_client.query(root, STATUS_QUERY, NoArguments(), NodeOverview)
         with Live(console=console, screen=True, auto_refresh=False) as live:
             while True:
                 live.update(render(overview, console.width, console.height - 1), refresh=True)
                 time.sleep(arguments.interval)
-                overview = local.query(root, STATUS_QUERY, NoArguments(), NodeOverview)
+                overview = local_client.query(root, STATUS_QUERY, NoArguments(), NodeOverview)
     except KeyboardInterrupt:
         return ExitCode.OK if is_healthy(overview) else ExitCode.PROBLEMS
 

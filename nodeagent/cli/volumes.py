@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from nodeagent import local_client
 from nodeagent.base.quantity import Format, Quantity
-from nodeagent.cli import local
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json, print_table
 from nodeagent.contracts.settings import NodeSettings
@@ -38,11 +38,11 @@ def show(arguments: argparse.Namespace) -> int:
         namespace = "default"
     try:
         request = VolumesRequest(namespace, name)
-        report = local.query(Path(arguments.root_dir), VOLUMES_QUERY, request, VolumesReport)
-    except local.AgentUnreachable as error:
+        report = local_client.query(Path(arguments.root_dir), VOLUMES_QUERY, request, VolumesReport)
+    except local_client.AgentUnreachable as error:
         print(f"nodeagent: {error}", file=sys.stderr)
         return ExitCode.UNREACHABLE
-    except local.AgentRequestFailed as error:
+    except local_client.AgentRequestFailed as error:
         print(f"nodeagent: failed to get the volumes: {error}", file=sys.stderr)
         return ExitCode.PROBLEMS
     if arguments.output == "json":

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from nodeagent.cli import local
+from nodeagent import local_client
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json
 from nodeagent.contracts.diagnostics import WHY_QUERY, PodExplanation, StageState, WhyRequest
@@ -34,11 +34,11 @@ def add_parser(commands: Any) -> None:
 def show(arguments: argparse.Namespace) -> int:
     """Query the agent, print the explanation and return the exit code."""
     try:
-        pod = local.query(Path(arguments.root_dir), WHY_QUERY, arguments.subject, PodExplanation)
-    except local.AgentUnreachable as error:
+        pod = local_client.query(Path(arguments.root_dir), WHY_QUERY, arguments.subject, PodExplanation)
+    except local_client.AgentUnreachable as error:
         print(f"nodeagent: {error}", file=sys.stderr)
         return ExitCode.UNREACHABLE
-    except local.AgentRequestFailed as error:
+    except local_client.AgentRequestFailed as error:
         print(f"nodeagent: {error}", file=sys.stderr)
         return ExitCode.PROBLEMS
     if arguments.output == "json":

@@ -22,11 +22,13 @@ class LocalQuery(Struct, frozen=True):
     :param request: the type that the arguments are decoded to, a ``msgspec`` struct.
     :param handler: called with the arguments; returns an object that ``msgspec`` can encode. A ``ValueError`` or
         ``NodeAgentError`` is returned to the client as an error.
+    :param seconds: time that the handler may take in addition to the limit of all queries.
     """
 
     name: str
     request: type
     handler: Callable[[Any], Awaitable[Any]]
+    seconds: float = 0.0
 
 
 class NoArguments(msgspec.Struct, frozen=True):

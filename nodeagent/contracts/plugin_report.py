@@ -1,4 +1,4 @@
-"""Report on the plugins of the running agent and changes of them: ``nodeagent plugins list`` and ``enable``."""
+"""Report on the plugins of the running agent, changes and profiles of them: ``nodeagent plugins list`` and others."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ PLUGINS_QUERY = "plugins"
 """Local query: takes no arguments, returns a :class:`PluginsReport`."""
 CHANGE_QUERY = "plugins.change"
 """Local query: takes a :class:`PluginChangeRequest`, returns a :class:`PluginChanged`."""
+
+PROFILE_QUERY = "plugins.profile"
+"""Local query: takes a :class:`PluginProfileRequest`, returns a :class:`PluginProfile`."""
+MAX_PROFILE_SECONDS = 300.0
 
 
 class HookLine(WireStruct, frozen=True, omit_defaults=False):
@@ -97,3 +101,53 @@ class PluginChanged(WireStruct, frozen=True, omit_defaults=False):
     """The hooks that the plugin implements now."""
     notes: list[str]
     """Limits of the change, for the operator."""
+
+
+class PluginProfileRequest(WireStruct, frozen=True):
+    """Request for a profile of a plugin."""
+
+    plugin: str
+    seconds: float
+    """Duration, at most :data:`MAX_PROFILE_SECONDS`."""
+
+
+class ProfiledHook(WireStruct, frozen=True, omit_defaults=False):
+    """Calls of an async hook during a profile."""
+
+    hook: str
+    calls: int
+    cpu_seconds: float
+
+
+class ProfiledCode(WireStruct, frozen=True, omit_defaults=False):
+    """CPU time of a line of a plugin, with the code outside of the plugin that it calls."""
+
+    location: str
+    """File and line."""
+    function: str
+    cpu_seconds: float
+
+
+class ProfiledAllocation(WireStruct, frozen=True, omit_defaults=False):
+    """Memory that a line of a plugin has allocated and that is still in use at the end."""
+
+    location: str
+    objects: int
+    bytes: int
+
+
+class PluginProfile(WireStruct, frozen=True, omit_defaults=False):
+    """Activity of one plugin in the process of the agent."""
+
+    plugin: str
+    seconds: float
+    cpu_seconds: float
+    agent_cpu_seconds: float
+    """CPU time of the agent, with all plugins, in the same time."""
+    allocated_bytes: int
+    """Memory that was allocated in this time and is still in use."""
+    hooks: list[ProfiledHook]
+    code: list[ProfiledCode]
+    """Lines with the most CPU time, largest first."""
+    allocations: list[ProfiledAllocation]
+    """Lines with the most memory, largest first."""

@@ -61,11 +61,11 @@ class LocalServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(REQUEST_SECONDS):
+            async with asyncio.timeout(REQUEST_SECONDS) as limit:
                 line = await reader.readline()
                 allowed = _peer(writer) in (0, os.geteuid())
                 denied = LocalResponse(error="permission denied: only root has access")
-                response = await self._respond(line) if allowed else denied
+                response = await self._respond(line, limit) if allowed else denied
                 writer.write(msgspec.json.encode(response) + b"\n")
                 await writer.drain()
         except (OSError, ValueError, TimeoutError) as error:
@@ -73,13 +73,14 @@ class LocalServer:
         finally:
             writer.close()
 
-    async def _respond(self, line: bytes) -> LocalResponse:
+    async def _respond(self, line: bytes, limit: asyncio.Timeout) -> LocalResponse:
         try:
             request = msgspec.json.decode(line, type=LocalRequest)
             query = self._queries.get(request.question)
             if query is None:
                 known = ", ".join(sorted(self._queries))
                 return LocalResponse(error=f'unknown query "{request.question}" (supported: {known})')
+            limit.reschedule((limit.when() or 0) + query.seconds)
             arguments: Any = msgspec.json.decode(request.arguments, type=query.request)
             return LocalResponse(answer=msgspec.Raw(msgspec.json.encode(await query.handler(arguments))))
         except (msgspec.DecodeError, ValueError, NodeAgentError) as error:

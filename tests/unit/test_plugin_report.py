@@ -6,8 +6,7 @@ import mmap
 
 import pytest
 
-from nodeagent import hookimpl
-from nodeagent.cli import local
+from nodeagent import hookimpl, local_client
 from nodeagent.cli.main import main
 from nodeagent.contracts.local import NoArguments
 from nodeagent.contracts.pods import Rejection
@@ -94,7 +93,7 @@ def running(monkeypatch):
     """Return a function that sets the report of the running agent."""
 
     def respond(report):
-        monkeypatch.setattr(local, "query", lambda root, name, arguments, into: report)
+        monkeypatch.setattr(local_client, "query", lambda root, name, arguments, into: report)
 
     return respond
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from nodeagent import local_client
 from nodeagent.base.aio import TaskOwner
-from nodeagent.cli import local
 from nodeagent.contracts.local import LOCAL_SOCKET, LocalQuery
 from nodeagent.server.local import LocalServer
 from nodeagent.testing.clock import eventually
@@ -37,7 +37,7 @@ async def serving(root: Path):
 
 
 async def query(root: Path, name: str, arguments: object) -> Greeting:
-    return await asyncio.to_thread(local.query, root, name, arguments, Greeting)
+    return await asyncio.to_thread(local_client.query, root, name, arguments, Greeting)
 
 
 async def test_query_has_a_response(tmp_path: Path):
@@ -55,21 +55,21 @@ async def test_failed_query_has_an_error(tmp_path: Path):
             ("greet", {"name": 7}, "Expected `str`"),
             ("dance", {}, r'unknown query "dance" \(supported: greet\)'),
         ):
-            with pytest.raises(local.AgentRequestFailed, match=text):
+            with pytest.raises(local_client.AgentRequestFailed, match=text):
                 await query(tmp_path, name, arguments)
 
 
 async def test_stale_socket_is_replaced(tmp_path: Path):
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(tmp_path / LOCAL_SOCKET))
-    with pytest.raises(local.AgentUnreachable, match="start it, or specify its directory with --root-dir"):
+    with pytest.raises(local_client.AgentUnreachable, match="start it, or specify its directory with --root-dir"):
         await query(tmp_path, "greet", Greeting())
 
     async with TaskOwner("test") as tasks:
         tasks.start(LocalServer(tmp_path, []).run(), "local")
 
         await eventually(lambda: (tmp_path / LOCAL_SOCKET).stat().st_mode & 0o777 == 0o600)
-        with pytest.raises(local.AgentRequestFailed):
+        with pytest.raises(local_client.AgentRequestFailed):
             await query(tmp_path, "greet", Greeting())
 
 
@@ -77,7 +77,7 @@ async def test_other_users_are_rejected(tmp_path: Path, monkeypatch: pytest.Monk
     async with serving(tmp_path):
         monkeypatch.setattr("nodeagent.server.local._peer", lambda writer: 1234)
 
-        with pytest.raises(local.AgentRequestFailed, match="only root has access"):
+        with pytest.raises(local_client.AgentRequestFailed, match="only root has access"):
             await query(tmp_path, "greet", Greeting("world"))
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from nodeagent.cli import local
+from nodeagent import local_client
 from nodeagent.cli.main import main
 from nodeagent.contracts.device_report import DeviceLine, DevicesReport, DeviceUser, ResourceLine
 
@@ -33,7 +33,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         found.append(request)
         return REPORT
 
-    monkeypatch.setattr(local, "query", query)
+    monkeypatch.setattr(local_client, "query", query)
     return found
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent import hookimpl
-from nodeagent.cli import doctor, local
+from nodeagent import hookimpl, local_client
+from nodeagent.cli import doctor
 from nodeagent.cli.main import main
 from nodeagent.contracts.checks import CheckInconclusive, NodeCheck, problem, warning
 from nodeagent.contracts.plugin_report import PluginLine, PluginsReport
@@ -136,7 +136,7 @@ def plugins_report(state: str) -> PluginsReport:
 async def test_failing_plugin_of_the_running_agent_is_a_problem(
     state: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(local, "query", lambda *_: plugins_report(state))
+    monkeypatch.setattr(local_client, "query", lambda *_: plugins_report(state))
 
     (finding,) = await doctor.check_plugins(tmp_path)
 

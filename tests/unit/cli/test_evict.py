@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.cli import local
+from nodeagent import local_client
 from nodeagent.cli.main import main
 from nodeagent.contracts.eviction import (
     PLAN_QUERY,
@@ -67,7 +67,7 @@ class FakeAgent:
 @pytest.fixture
 def agent(monkeypatch: pytest.MonkeyPatch) -> FakeAgent:
     agent = FakeAgent()
-    monkeypatch.setattr(local, "query", agent.query)
+    monkeypatch.setattr(local_client, "query", agent.query)
     monkeypatch.setenv("COLUMNS", "200")
     return agent
 
@@ -159,8 +159,8 @@ def test_invalid_configuration_is_rejected_before_the_query(run: Run, agent: Fak
 @pytest.mark.parametrize(
     ("failure", "code", "text"),
     [
-        (local.AgentUnreachable("no agent is listening"), 3, "no agent is listening"),
-        (local.AgentRequestFailed("timed out"), 1, "failed to get the eviction plan: timed out"),
+        (local_client.AgentUnreachable("no agent is listening"), 3, "no agent is listening"),
+        (local_client.AgentRequestFailed("timed out"), 1, "failed to get the eviction plan: timed out"),
     ],
 )
 def test_failed_query_prints_the_error(run: Run, agent: FakeAgent, failure: NodeAgentError, code: int, text: str):

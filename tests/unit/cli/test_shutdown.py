@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.cli import local
+from nodeagent import local_client
 from nodeagent.cli.main import main
 from nodeagent.contracts.shutdown import ShutdownPeriods, ShutdownPlan, ShutdownPod, plan_file, plan_to_json
 
@@ -17,7 +17,7 @@ PODS = [ShutdownPod("default", "web", "uid-web", 0, 30), ShutdownPod("kube-syste
 
 @pytest.fixture(autouse=True)
 def running(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "is_listening", lambda root: True)
+    monkeypatch.setattr(local_client, "is_listening", lambda root: True)
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_shutdown_that_would_not_wait_is_reported(root: Path, capsys: pytest.Cap
 def test_stopped_agent_is_reported(
     root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "is_listening", lambda root: False)
+    monkeypatch.setattr(local_client, "is_listening", lambda root: False)
 
     assert main(["shutdown", "rehearse", "--root-dir", str(root)]) == 1
 

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from nodeagent.cli import local, status
+from nodeagent import local_client
+from nodeagent.cli import status
 from nodeagent.cli.main import main
 from nodeagent.contracts.diagnostics import (
     ConditionLine,
@@ -70,7 +71,7 @@ def agent(monkeypatch):
             raise result
         return result
 
-    monkeypatch.setattr(local, "query", query)
+    monkeypatch.setattr(local_client, "query", query)
     return results
 
 
@@ -201,7 +202,11 @@ def test_no_color_variable_disables_colors(monkeypatch, no_color):
 
 
 def test_watch_runs_until_the_agent_is_unreachable(agent, monkeypatch, capsys):
-    agent[:] = [HEALTHY, msgspec.structs.replace(HEALTHY, node="node-2"), local.AgentUnreachable("it has stopped")]
+    agent[:] = [
+        HEALTHY,
+        msgspec.structs.replace(HEALTHY, node="node-2"),
+        local_client.AgentUnreachable("it has stopped"),
+    ]
     monkeypatch.setattr(status.time, "sleep", lambda seconds: None)
 
     assert main(["status", "--watch"]) == 3

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from nodeagent.cli import local
+from nodeagent import local_client
 from nodeagent.cli.main import main
 from nodeagent.contracts.volume_report import VolumeLine, VolumesReport
 
@@ -24,7 +24,7 @@ def report(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         requests.append(request)
         return VolumesReport("node-1", [LINE])
 
-    monkeypatch.setattr(local, "query", query)
+    monkeypatch.setattr(local_client, "query", query)
     return requests
 
 

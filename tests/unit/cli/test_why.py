@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from nodeagent.cli import local
+from nodeagent import local_client
 from nodeagent.cli.main import main
 from nodeagent.cli.why import lines
 from nodeagent.contracts.diagnostics import PodEvent, PodExplanation, Stage, StageReport, StageState, WhyRequest
@@ -51,7 +51,7 @@ def queries(monkeypatch: pytest.MonkeyPatch):
         queries.append((root, name, arguments))
         return BLOCKED
 
-    monkeypatch.setattr(local, "query", query)
+    monkeypatch.setattr(local_client, "query", query)
     return queries
 
 
@@ -90,15 +90,15 @@ def test_json_output_is_the_explanation(queries, capsys):
 @pytest.mark.parametrize(
     ("error", "code", "text"),
     [
-        (local.AgentUnreachable("start it"), 3, "start it"),
-        (local.AgentRequestFailed("the pod is not assigned"), 1, "is not assigned"),
+        (local_client.AgentUnreachable("start it"), 3, "start it"),
+        (local_client.AgentRequestFailed("the pod is not assigned"), 1, "is not assigned"),
     ],
 )
 def test_failed_query_prints_the_error(monkeypatch, capsys, error, code, text):
     def query(*_):
         raise error
 
-    monkeypatch.setattr(local, "query", query)
+    monkeypatch.setattr(local_client, "query", query)
 
     assert main(["why", "pod/shop/web"]) == code
     assert text in capsys.readouterr().err
@@ -119,9 +119,9 @@ def test_pod_names_of_status_and_kubectl_are_accepted(subject, namespace, monkey
 
     def query(root, name, arguments, into):
         pods.append((arguments.namespace, arguments.name))
-        raise local.AgentRequestFailed("not relevant here")
+        raise local_client.AgentRequestFailed("not relevant here")
 
-    monkeypatch.setattr(local, "query", query)
+    monkeypatch.setattr(local_client, "query", query)
     main(["why", subject])
 
     assert pods == [(namespace, "web")]

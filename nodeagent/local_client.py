@@ -28,18 +28,21 @@ class AgentRequestFailed(NodeAgentError):
     reason = "AgentRequestFailed"
 
 
-def query(root: Path, name: str, arguments: object, into: type[T]) -> T:
+def query(root: Path, name: str, arguments: object, into: type[T], *, seconds: float = 0.0) -> T:
     """Send a query to the agent with root directory *root* and return the result.
 
     :param name: name of the query, see :class:`nodeagent.contracts.local.LocalQuery`.
     :param into: the type that the result is decoded to.
+    :param seconds: time that the agent needs in addition to that of an ordinary query.
     :raises AgentUnreachable: the agent is not running, or did not respond in time.
     :raises AgentRequestFailed: the agent returned an error.
     """
     path = root / LOCAL_SOCKET
     request = LocalRequest(name, msgspec.Raw(msgspec.json.encode(arguments)))
     try:
-        response = msgspec.json.decode(_exchange(path, msgspec.json.encode(request)), type=LocalResponse)
+        response = msgspec.json.decode(
+            _exchange(path, msgspec.json.encode(request), RESPONSE_SECONDS + seconds), type=LocalResponse
+        )
         if response.error:
             raise AgentRequestFailed(response.error)
         return msgspec.json.decode(response.answer, type=into)
@@ -67,9 +70,9 @@ def is_listening(root: Path) -> bool:
     return True
 
 
-def _exchange(path: Path, request: bytes) -> bytes:
+def _exchange(path: Path, request: bytes, seconds: float) -> bytes:
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(RESPONSE_SECONDS)
+        connection.settimeout(seconds)
         connection.connect(str(path))
         connection.sendall(request + b"\n")
         response = bytearray()
