@@ -47,6 +47,8 @@ class DesiredMount(MutableStruct):
     """True if a pod sync has requested a mount, or a refresh, that has not started."""
     read_at: float = 0.0
     """Monotonic time at which the PersistentVolume was read."""
+    claim_read_at: float = 0.0
+    """Monotonic time at which the claim was read again, for a mounted volume."""
 
 
 class PodMount(MutableStruct):

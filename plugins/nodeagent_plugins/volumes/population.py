@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 READ_AGAIN_SECONDS = 300.0
 """Interval at which the PersistentVolume of a mounted volume is read, also if its claim has not changed; and the claim,
 if the kind does not expand volumes."""
+CLAIMS_OF_EACH_SYNC = 60
+"""Maximum number of mounted volumes whose claims are read at each pod sync. With more volumes, one claim per second is
+read, because these requests use most of the CPU time for volumes that do not change."""
 
 
 _OTHER_LABEL = (
@@ -131,8 +134,12 @@ class Populator:
         if adapted is not None:
             kind, directory_kind = adapted, adapted.directory_name(spec)
         else:
-            if self._claims is not None:
+            if known is not None and mounted is not None and self._was_read(mounted, volume):
+                spec = mounted.spec
+            elif self._claims is not None:
                 spec = await self._claims.resolve(pod, volume, mounted.spec if mounted is not None else None)
+                if mounted is not None:
+                    mounted.claim_read_at = now
             if known is not None and mounted is not None and spec.persistent_volume is mounted.spec.persistent_volume:
                 check_mode(spec, modes, known.kind)
                 attachable, refresh = await self._properties(known.kind, spec)
@@ -162,6 +169,12 @@ class Populator:
         if volume.name not in desired.names:
             desired.names.append(volume.name)
         return record
+
+    def _was_read(self, mounted: DesiredMount, volume: Volume) -> bool:
+        """Return whether the claim was read recently, considering the number of mounted volumes."""
+        count = sum(1 for each in self._volumes.values() if not each.paced)
+        interval = count if count > CLAIMS_OF_EACH_SYNC else 0
+        return mounted.spec.volume == volume and self._context.clock.now() - mounted.claim_read_at < interval
 
     async def _properties(self, kind: PersistentVolumeKind, spec: VolumeSpec) -> tuple[bool, bool]:
         """Return whether the volume has to be attached, and whether its content is refreshed at each pod sync."""

@@ -122,6 +122,20 @@ async def test_source_of_a_mounted_volume_is_read_again_every_five_minutes(host:
     assert [known is None for known in host.claims.known] == [True, False, False, True]
 
 
+async def test_claims_of_many_volumes_are_read_one_per_second(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nodeagent_plugins.volumes.population.CLAIMS_OF_EACH_SYNC", 0)
+    grow(host, size="1Gi")
+    reads = []
+    for seconds in (0, 5, 0.25, 0.25, 0.25, 0.25):
+        await host.clock.advance(seconds)
+        task = await host.begin(claim_pod())
+        await host.clock.advance(0)
+        assert task.done()
+        reads.append(len(host.claims.known))
+
+    assert reads == [1, 2, 2, 2, 2, 3]
+
+
 class PlainKind(FakePersistentKind):
     """A kind without the optional protocols whose results depend on the claim."""
 
