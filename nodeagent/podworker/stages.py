@@ -11,7 +11,7 @@ from nodeagent.base.structs import Struct
 from nodeagent.contracts.diagnostics import Stage, StageReport, StageState
 from nodeagent.contracts.persistent_volumes import VolumeState
 from nodeagent.contracts.runtime import ContainerState, RuntimePod
-from nodeagent.errors import ClaimError
+from nodeagent.errors import ClaimError, DevicesNotReady
 from nodeagent.event_journal import JournalEntry
 from nodeagent.model.pod import (
     Container,
@@ -34,7 +34,9 @@ _PULL = frozenset({
     "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError",
     "RegistryUnavailable", "SignatureValidationFailed",
 })  # fmt: skip
-_BEFORE_SANDBOX = frozenset({"RuntimeUnavailable", "ApiUnavailable", ClaimError.reason})
+_AFTER_VOLUMES = frozenset({DevicesNotReady.reason, ClaimError.reason})
+"""Reasons of steps between the volumes and the sandbox."""
+_BEFORE_SANDBOX = frozenset({"RuntimeUnavailable", "ApiUnavailable", *_AFTER_VOLUMES})
 _NOT_YET = frozenset({"ContainerCreating", "PodInitializing", ""})
 
 
@@ -167,6 +169,8 @@ def _volumes(inputs: PodDiagnosticInputs) -> StageReport:
     if inputs.observed is not None and inputs.observed.sandboxes:
         at = _timestamp(inputs.observed.sandboxes[-1].created_at)
         return StageReport(stage=Stage.VOLUMES, state=DONE, at=at, detail=f"{len(names)} mounted")
+    if worker is not None and worker.error and worker.reason in _AFTER_VOLUMES:
+        return StageReport(stage=Stage.VOLUMES, state=DONE, detail=f"{len(names)} mounted")
     return StageReport(stage=Stage.VOLUMES, state=WORKING, detail=f"{len(names)} to set up")
 
 

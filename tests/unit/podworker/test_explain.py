@@ -18,7 +18,7 @@ from nodeagent.contracts.events import EventType
 from nodeagent.contracts.images import PullInProgress
 from nodeagent.contracts.pods import Rejection, SyncOutcome, WaitingReason
 from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus, RuntimePod, SandboxStatus
-from nodeagent.errors import ClaimError, RuntimeUnavailable, VolumeError
+from nodeagent.errors import ClaimError, DevicesNotReady, RuntimeUnavailable, VolumeError
 from nodeagent.event_journal import MAX_EVENTS_PER_POD, MAX_PODS, EventJournal
 from nodeagent.model.meta import ObjectReference
 from nodeagent.podworker.explain import LONG_SECONDS, Explainer
@@ -227,6 +227,30 @@ async def test_sandbox_failure_is_the_cause(clock, tmp_path, error, reason):
 
     assert (found.blocking, found.blocked, found.reason) == (Stage.SANDBOX, True, reason)
     assert found.next_try_seconds is not None
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (DevicesNotReady("waiting for device plugins: example.com/gpu: not registered"), "WaitingForDevices"),
+        (ClaimError("DRA driver gpu.example.com is not registered"), "FailedPrepareDynamicResources"),
+    ],
+)
+async def test_condition_of_a_pod_with_volumes_names_the_devices_it_waits_for(clock, tmp_path, error, reason):
+    harness = ExplainerHarness(clock, tmp_path)
+    harness.status._note = harness.explainer.note
+    harness.syncer.error = error
+    mounted = make_container(volume_mounts=[{"name": "data", "mountPath": "/data"}])
+    pod = make_pod(containers=[mounted], volumes=[{"name": "data", "emptyDir": {}}])
+    async with living(harness):
+        await harness.publish(pod)
+        found = await harness.why()
+        await clock.advance(LONG_SECONDS + 20)
+        ready = next(c for c in harness.status.get(pod.uid).conditions if c.type == "Ready")
+
+    assert (found.blocking, found.reason, found.cause) == (Stage.SANDBOX, reason, str(error))
+    assert states(found)[Stage.VOLUMES] is StageState.DONE
+    assert ready.message == f"containers with unready status: [main]; sandbox: {error}"
 
 
 async def test_failed_pull_reports_next_retry(clock, tmp_path):
