@@ -156,7 +156,7 @@ class Runner:
         try:
             wait_until(lambda: len(self._running().get(last, (0, ()))[1]) == DEVICES, "all devices are free", 90)
         except AssertionError as error:
-            self._violate(f"{error}: {(self._get('last') or {}).get('status')}")
+            self._violate(f"{error}: {(self._get(last) or {}).get('status')}")
 
     def _violate(self, text: str) -> None:
         if text not in self.report.violations:
