@@ -1,4 +1,4 @@
-"""Tests for plugins that hang, block the event loop, exit or fail: the node stays Ready and other pods run."""
+"""Tests for plugins that hang, block the event loop, exit, fail or use resources: the node stays Ready, pods run."""
 
 from __future__ import annotations
 
@@ -97,6 +97,30 @@ class Source:
 def nodeagent_provide_pod_sources():
     return [Source()]
 """
+GREEDY = """
+import asyncio
+from pathlib import Path
+
+from nodeagent import hookimpl
+
+kept = []
+
+
+class Loop:
+    name = "greedy"
+
+    async def run(self):
+        while True:
+            if Path("{trigger}").exists():
+                kept.append(bytearray(200_000))
+                sum(range(500_000))
+            await asyncio.sleep(0.02)
+
+
+@hookimpl
+def nodeagent_provide_background_loops():
+    return [Loop()]
+"""
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +131,7 @@ def node(containerd, tmp_path_factory):
         environment.add_module(name, PLUGIN.format(name=name, body=body.strip()))
     environment.add_module("broken", BROKEN)
     environment.add_module("unstable", SOURCE)
+    environment.add_module("greedy", GREEDY.format(trigger=directory / "greedy"))
     environment.add_module("policy", POLICY.format(reason="First"))
     api, agent = ApiServer(directory), NodeAgent(directory, containerd.endpoint)
     agent.api, agent.python = api, str(environment.python)
@@ -196,6 +221,27 @@ def test_pod_source_that_fails_is_restarted(node: Node) -> None:
     wait_until(lambda: node.agent.log.read_text().count(line) >= 2, "the source is restarted")
 
     assert node.agent.alive()
+
+
+def test_lines_that_leak_memory_and_use_cpu_time_are_named_while_pods_run(node: Node) -> None:
+    trigger = node.agent.root.parent / "greedy"
+    trigger.touch()
+    command = [node.agent.python, "-m", "nodeagent", "plugins", "profile", "greedy", "--seconds", "2", "-o", "json"]
+    try:
+        with subprocess.Popen([*command, "--root-dir", str(node.agent.root)], stdout=subprocess.PIPE) as profiling:
+            node.api.create_pod(simple_pod("beside-greedy", nodeName="node-1"))
+            node.phase("beside-greedy", "Running")
+            output, _ = profiling.communicate(timeout=60)
+    finally:
+        trigger.unlink()
+
+    profile = json.loads(output)
+    leaking, busy = profile["allocations"][0], profile["code"][0]
+    line = GREEDY[: GREEDY.index("kept.append")].count("\n") + 1
+    assert leaking["location"].endswith(f"greedy.py:{line}") and leaking["bytes"] >= 200_000
+    assert busy["location"].endswith(f"greedy.py:{line + 1}")
+    assert 0 < profile["cpuSeconds"] <= profile["agentCpuSeconds"]
+    node.remove("beside-greedy")
 
 
 def test_blocking_plugin_is_an_event_of_the_node(node: Node) -> None:
