@@ -17,6 +17,7 @@ from benchmarks import (
     host,
     one_pod,
     plugin_calls,
+    plugin_failures,
     record,
     runtime,
     start_up,
@@ -40,6 +41,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "stats": stats,
     "streams": streams,
     "plugin_calls": plugin_calls,
+    "plugin_failures": plugin_failures,
     "api_server": api_server,
     "watchers": watchers,
 }

@@ -91,10 +91,11 @@ class RuntimePods:
 
 
 @contextlib.contextmanager
-def started_node(*, with_api: bool, streams: bool = False, **config: Any) -> Iterator[Node]:
+def started_node(*, with_api: bool, streams: bool = False, python: Path | None = None, **config: Any) -> Iterator[Node]:
     """Start a node with the given configuration and wait until it is ready; it is removed afterwards.
 
     :param streams: configure the agent for requests of the API server.
+    :param python: interpreter of the environment with the agent's plugins.
     """
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(quick_directory())
@@ -108,6 +109,8 @@ def started_node(*, with_api: bool, streams: bool = False, **config: Any) -> Ite
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
         agent = Executables.new_agent(directory, runtime.endpoint, api, logs)
         stack.callback(stop, agent)
+        if python is not None:
+            agent.python = str(python)
         if streams and api is not None and Executables.kube_apiserver is None:
             agent.arguments += ["--node-ip", "127.0.0.1"]
             config["authentication"] = {"x509": {"clientCAFile": api.facts["clientCaFile"]}}

@@ -20,7 +20,7 @@ SETTINGS = "plugins: {example_policy: {allowedRegistries: [registry.example.com]
 class Environment:
     """Virtual environment that includes the packages of the current one."""
 
-    def __init__(self, path):
+    def __init__(self, path: Path) -> None:
         venv.create(path, with_pip=False, symlinks=True)
         self.python = path / "bin" / "python"
         (packages,) = path.glob("lib/python*/site-packages")
@@ -29,7 +29,7 @@ class Environment:
         lines = [f"import site; site.addsitedir({directory!r})" for directory in sorted(ours)]
         (packages / "outer.pth").write_text("\n".join(lines) + "\n")
 
-    def run(self, *arguments, check=True):
+    def run(self, *arguments: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
         environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
         done = subprocess.run(
             [self.python, *arguments], env=environment, capture_output=True, text=True, timeout=120, check=False
@@ -37,7 +37,7 @@ class Environment:
         assert done.returncode == 0 or not check, done.stdout + done.stderr
         return done
 
-    def install(self, source):
+    def install(self, source: Path) -> None:
         options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]
         subprocess.run(
             [sys.executable, "-m", "pip", "--python", self.python, "install", *options, source],
@@ -45,7 +45,7 @@ class Environment:
             timeout=120,
         )
 
-    def add_module(self, name, text):
+    def add_module(self, name: str, text: str) -> None:
         """Add a plugin of one module with the entry point that an installer would write."""
         (self.packages / f"{name}.py").write_text(textwrap.dedent(text))
         info = self.packages / f"{name}-1.0.dist-info"
