@@ -314,7 +314,7 @@ def test_node_requests_attachments_without_a_controller(driver: tuple[Node, Driv
     agent.start(enableControllerAttachDetach=False)
 
     def annotations() -> Any:
-        return api.get("/api/v1/nodes/node-1")["metadata"]["annotations"]
+        return api.get("/api/v1/nodes/node-1")["metadata"].get("annotations", {})
 
     managed = "volumes.kubernetes.io/controller-managed-attach-detach"
     wait_until(lambda: managed not in annotations(), "the controller does not attach")
