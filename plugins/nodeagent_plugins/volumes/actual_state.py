@@ -48,7 +48,7 @@ class DesiredMount(MutableStruct):
     read_at: float = 0.0
     """Monotonic time at which the PersistentVolume was read."""
     claim_read_at: float = 0.0
-    """Monotonic time at which the claim was read again, for a mounted volume."""
+    """Monotonic time at which the claim was read."""
 
 
 class PodMount(MutableStruct):

@@ -164,7 +164,9 @@ class Populator:
         self._update(record, desired, pod, spec, attachable, refresh)
         if desired is None:
             self._take_mount(record, pod.uid, directory)
-            record.desired[pod.uid] = DesiredMount(pod, spec, [volume.name], directory, now, label, needed, read_at=now)
+            record.desired[pod.uid] = DesiredMount(
+                pod, spec, [volume.name], directory, now, label, needed, read_at=now, claim_read_at=now
+            )
             return record
         if volume.name not in desired.names:
             desired.names.append(volume.name)
