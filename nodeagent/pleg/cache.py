@@ -43,6 +43,10 @@ class PodCache:
         else:
             self._pods.pop(pod.uid, None)
 
+    def forget(self, uid: str) -> None:
+        """Drop a pod that was removed from the runtime; a concurrent relist that has listed it queries it again."""
+        self._pods.pop(uid, None)
+
     async def refresh(
         self, uid: str, touched: frozenset[str] | None = None, created: SandboxStatus | None = None
     ) -> RuntimePod | None:

@@ -21,6 +21,10 @@ class PodObserver(Protocol):
         """Return all pods that exist in the runtime."""
         ...
 
+    def forget(self, uid: str) -> None:
+        """Drop a pod that was removed from the runtime."""
+        ...
+
     async def refresh(
         self, uid: str, touched: frozenset[str] | None = None, created: SandboxStatus | None = None
     ) -> RuntimePod | None:

@@ -88,6 +88,8 @@ class PodWorker:
         self._sync_started_at = self._terminating_since = 0.0
         self._start = StartTimer(components.clock, static=static)
         self._updated = self._late_reported = False
+        self._may_have_more = True
+        """The runtime may have containers of the pod that the cache lacks, because a sync was interrupted or failed."""
         self._blocked: tuple[str, str] | None = None
 
     # --- requests -------------------------------------------------------------------------------------------
@@ -167,6 +169,7 @@ class PodWorker:
             try:
                 await asyncio.wait({self._step})
                 if self._step.cancelled():
+                    self._may_have_more = True
                     continue  # Superseded by a termination.
                 self._step.result()
             except asyncio.CancelledError:
@@ -212,6 +215,7 @@ class PodWorker:
             _log.exception("Failed to sync pod due to an unexpected exception", extra=self._log_fields())
             self._failed(error, repr(error))
         else:
+            self._may_have_more = False
             if self._error_text:
                 self._error_text = self._error_reason = ""
                 _log.info("Pod sync recovered", extra=self._log_fields())
@@ -232,6 +236,7 @@ class PodWorker:
         return "update" if updated else "sync"
 
     def _failed(self, error: Exception, text: str) -> None:
+        self._may_have_more = True
         self._error_reason = error.reason if isinstance(error, NodeAgentError) else "Error"
         if text != self._error_text:
             self._error_text = text
@@ -330,7 +335,7 @@ class PodWorker:
         assert self.termination is not None
         termination = self.termination
         failed = (termination.status_reason, termination.message) if termination.status_reason else None
-        observed = await components.observer.refresh(pod.uid)
+        observed = await self._observe()
         disrupted = _disruption(termination)
         components.status.update(pod, observed, failed=failed, disrupted=disrupted)
         if observed is not None and observed.alive:
@@ -341,7 +346,7 @@ class PodWorker:
             async with self._watched(termination, grace), reporting(self._changed, self._report_termination):
                 # Without a grace period, the one in the containers' annotations applies.
                 outcome = await components.syncer().sync_terminating(pod, observed, None if use_annotations else grace)
-            observed = await components.observer.refresh(pod.uid)
+            observed = await components.observer.refresh(pod.uid, None if outcome.error is not None else outcome.touched or None)
             if outcome.error is not None:
                 raise outcome.error
             if observed is not None and observed.alive:
@@ -389,11 +394,16 @@ class PodWorker:
             self._components.status.terminated(self.pod)  # The deletion may have been requested after the termination.
             return
         pod = self.pod
-        observed = await self._components.observer.refresh(pod.uid)
         if not self.recreated:
+            observed = await self._observe()
             await self._components.syncer().remove_pod(pod, observed or RuntimePod(pod.uid, pod.name, pod.namespace))
-            await self._components.observer.refresh(pod.uid)
+            self._components.observer.forget(pod.uid)
         self.phase = Phase.REMOVED
+
+    async def _observe(self) -> RuntimePod | None:
+        """Return the status of the pod with all its containers, from the cache if that is certain to have them."""
+        observer = self._components.observer
+        return await observer.refresh(self.pod.uid) if self._may_have_more else observer.get(self.pod.uid)
 
     def _due_in(self, seconds: float) -> None:
         self._due = self._components.clock.now() + seconds

@@ -41,7 +41,9 @@ class OneContainerSyncer:
             return SyncOutcome(error=self.error)
         if observed.containers:
             return SyncOutcome()
-        return SyncOutcome(touched=frozenset({self.runtime.start("main", pod)}))
+        container = self.runtime.start("main", pod)
+        sandboxes = await self.runtime.list_sandboxes(pod.uid)
+        return SyncOutcome(touched=frozenset({container, *(sandbox.id for sandbox in sandboxes)}))
 
     async def sync_terminating(self, pod, observed, grace_seconds):
         self.steps.append(("terminating", pod.name))
@@ -52,7 +54,7 @@ class OneContainerSyncer:
             await self.runtime.stop_container(container.id, grace_seconds or 0)
         for sandbox in observed.sandboxes:
             await self.runtime.stop_sandbox(sandbox.id)
-        return SyncOutcome()
+        return SyncOutcome(touched=frozenset(each.id for each in (*observed.containers, *observed.sandboxes)))
 
     async def sync_stopped(self, pod):
         self.steps.append(("stopped", pod.name))
@@ -159,6 +161,37 @@ async def test_pod_removed_from_source_is_terminated_and_removed(harness):
     assert harness.runtime.running() == []
     assert harness.syncer.steps[-1] == ("remove", "web")
     assert harness.workers.get(pod.uid) is None
+
+
+async def test_removal_of_a_known_pod_does_not_list_the_runtime(harness):
+    pod = make_pod("web")
+    await harness.publish(pod)
+    listed = []
+    harness.runtime.list_sandboxes = harness.runtime.list_containers = lambda uid="": listed.append(uid)
+
+    await harness.publish()
+
+    assert harness.syncer.steps[-1] == ("remove", "web")
+    assert listed == []
+
+
+async def test_termination_lists_the_containers_after_an_interrupted_sync(harness):
+    pod = make_pod("web")
+    await harness.publish(pod)
+    harness.syncer.hang = True
+    harness.workers.trigger_sync(pod.uid)
+    await harness.clock.advance(0)
+    second = harness.runtime.start("second", pod)
+    stopped = []
+    harness.runtime.stop_container = lambda container_id, grace: _record(stopped, container_id)
+
+    await harness.publish()
+
+    assert second in stopped
+
+
+async def _record(items, item):
+    items.append(item)
 
 
 async def test_finished_pod_is_retained_until_no_longer_desired(harness):
