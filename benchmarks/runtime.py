@@ -1,4 +1,8 @@
-"""Fifty pods created by CRI calls without an agent: the lower bound for any agent."""
+"""Fifty pods created by CRI calls without an agent: the lower bound for any agent.
+
+Measured twice: with minimal requests, and with those of an agent, whose pods have cgroups, limits, mounts and a grace
+period.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +22,19 @@ from tests.integration.programs import IMAGE
 
 AT_A_TIME = 8
 CALL_SECONDS = 120.0
+GRACE_SECONDS = 2
+"""Minimum that kubelet and agent request."""
+MEMORY_BYTES = 32 << 20
+CGROUP = "/benchmark"
+MASKED_PATHS = ("/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/scsi", "/proc/timer_list", "/sys/firmware")
+READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 
 FIGURES = (
     Figure("running", f"{PODS} pods without an agent: all running", "s"),
     Figure("running_cpu", "CPU of the host until then", "s"),
     Figure("removed", "all stopped and removed", "s"),
+    Figure("agent_running", "the same with the requests of an agent: all running", "s"),
+    Figure("agent_removed", f"all stopped with a grace period of {GRACE_SECONDS} s, and removed", "s"),
 )
 
 
@@ -30,24 +42,73 @@ def run() -> dict[str, float]:
     with (
         started_runtime() as runtime,
         grpc.insecure_channel(runtime.endpoint) as channel,
-        quick_directory() as logs,
-        ThreadPoolExecutor(AT_A_TIME) as pool,
+        quick_directory() as directory,
     ):
-        cpu, started = _host_cpu_seconds(), time.monotonic()
-        list(pool.map(lambda name: _start(channel, name, str(logs)), names()))
-        result = {"running": time.monotonic() - started, "running_cpu": _host_cpu_seconds() - cpu}
-        if len(RuntimePods(channel).running()) != PODS:
-            raise RuntimeError("some pods are not running")
+        calls = _Calls(channel)
+        cpu = _host_cpu_seconds()
+        result = {"running": _start_all(calls, channel, lambda name: _minimal_pod(name, directory))}
+        result["running_cpu"] = _host_cpu_seconds() - cpu
         started = time.monotonic()
         runtime.remove_pods()
-        return result | {"removed": time.monotonic() - started}
+        result["removed"] = time.monotonic() - started
+        result["agent_running"] = _start_all(calls, channel, lambda name: _agent_pod(name, directory))
+        started = time.monotonic()
+        with ThreadPoolExecutor(PODS) as pool:
+            list(pool.map(calls.remove, calls.started))
+        result["agent_removed"] = time.monotonic() - started
+    _remove_cgroups()
+    return result
 
 
-def _start(channel: grpc.Channel, name: str, logs: str) -> None:
+class _Calls:
+    """Requests that start and remove pods.
+
+    :ivar started: IDs of the sandbox and the container of each pod.
+    """
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        self.started: list[tuple[str, str]] = []
+        self._run = _method(channel, "RunPodSandbox", cri.RunPodSandboxRequest, cri.RunPodSandboxResponse)
+        self._create = _method(channel, "CreateContainer", cri.CreateContainerRequest, cri.CreateContainerResponse)
+        self._start = _method(channel, "StartContainer", cri.StartContainerRequest, cri.StartContainerResponse)
+        self._stop = _method(channel, "StopContainer", cri.StopContainerRequest, cri.StopContainerResponse)
+        self._stop_sandbox = _method(channel, "StopPodSandbox", cri.StopPodSandboxRequest, cri.StopPodSandboxResponse)
+        self._remove = _method(channel, "RemovePodSandbox", cri.RemovePodSandboxRequest, cri.RemovePodSandboxResponse)
+
+    def start(self, pod: tuple[cri.PodSandboxConfig, cri.ContainerConfig]) -> None:
+        sandbox, container = pod
+        sandbox_id = self._run(config=sandbox).pod_sandbox_id
+        created = self._create(pod_sandbox_id=sandbox_id, config=container, sandbox_config=sandbox)
+        self._start(container_id=created.container_id)
+        self.started.append((sandbox_id, created.container_id))
+
+    def remove(self, pod: tuple[str, str]) -> None:
+        sandbox_id, container_id = pod
+        self._stop(container_id=container_id, timeout=GRACE_SECONDS)
+        self._stop_sandbox(pod_sandbox_id=sandbox_id)
+        self._remove(pod_sandbox_id=sandbox_id)
+
+
+def _start_all(
+    calls: _Calls, channel: grpc.Channel, pod: Callable[[str], tuple[cri.PodSandboxConfig, cri.ContainerConfig]]
+) -> float:
+    """Start all pods and return the seconds until they run."""
+    calls.started.clear()
+    pods = [pod(name) for name in names()]
+    started = time.monotonic()
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        list(pool.map(calls.start, pods))
+    seconds = time.monotonic() - started
+    if len(RuntimePods(channel).running()) != PODS:
+        raise RuntimeError("some pods are not running")
+    return seconds
+
+
+def _minimal_pod(name: str, logs: Path) -> tuple[cri.PodSandboxConfig, cri.ContainerConfig]:
     sandbox = cri.PodSandboxConfig(
         metadata=cri.PodSandboxMetadata(name=name, uid=f"uid-{name}", namespace="default"),
         labels={POD_NAME_LABEL: name},
-        log_directory=logs,
+        log_directory=str(logs),
         linux=cri.LinuxPodSandboxConfig(),
     )
     container = cri.ContainerConfig(
@@ -58,18 +119,42 @@ def _start(channel: grpc.Channel, name: str, logs: str) -> None:
         log_path=f"{name}.log",
         linux=cri.LinuxContainerConfig(),
     )
-    run_sandbox = _method(channel, "RunPodSandbox", cri.RunPodSandboxRequest, cri.RunPodSandboxResponse)
-    create = _method(channel, "CreateContainer", cri.CreateContainerRequest, cri.CreateContainerResponse)
-    start = _method(channel, "StartContainer", cri.StartContainerRequest, cri.StartContainerResponse)
-    sandbox_id = run_sandbox(config=sandbox).pod_sandbox_id
-    created = create(pod_sandbox_id=sandbox_id, config=container, sandbox_config=sandbox)
-    start(container_id=created.container_id)
+    return sandbox, container
+
+
+def _agent_pod(name: str, directory: Path) -> tuple[cri.PodSandboxConfig, cri.ContainerConfig]:
+    """Return the pod of :func:`benchmarks.node.bench_pod` as the agent requests it."""
+    sandbox, container = _minimal_pod(name, directory)
+    resources = cri.LinuxContainerResources(cpu_shares=2, memory_limit_in_bytes=MEMORY_BYTES)
+    sandbox.hostname = name
+    sandbox.dns_config.servers.append("192.0.2.53")
+    sandbox.linux.cgroup_parent = f"{CGROUP}/pod{name}"
+    sandbox.linux.resources.CopyFrom(resources)
+    container.linux.resources.CopyFrom(resources)
+    container.linux.resources.oom_score_adj = 999
+    for security in (sandbox.linux.security_context, container.linux.security_context):
+        security.namespace_options.pid = cri.CONTAINER
+    container.linux.security_context.masked_paths.extend(MASKED_PATHS)
+    container.linux.security_context.readonly_paths.extend(READONLY_PATHS)
+    for path in ("/etc/hosts", "/dev/termination-log"):
+        file = directory / f"{name}{path.replace('/', '-')}"
+        file.touch()
+        container.mounts.append(cri.Mount(container_path=path, host_path=str(file)))
+    return sandbox, container
 
 
 def _method(channel: grpc.Channel, name: str, request: Any, response: Any) -> Callable[..., Any]:
     path = f"/runtime.v1.RuntimeService/{name}"
     call = channel.unary_unary(path, request.SerializeToString, response.FromString)
     return lambda **fields: call(request(**fields), timeout=CALL_SECONDS)
+
+
+def _remove_cgroups() -> None:
+    """Remove the cgroups of the pods, which the runtime has created and does not remove."""
+    root = Path("/sys/fs/cgroup")
+    for parent in (root / CGROUP[1:], *root.glob(f"*{CGROUP}")):
+        for directory, _, _ in os.walk(parent, topdown=False):
+            Path(directory).rmdir()
 
 
 def _host_cpu_seconds() -> float:
