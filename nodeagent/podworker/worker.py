@@ -346,7 +346,8 @@ class PodWorker:
             async with self._watched(termination, grace), reporting(self._changed, self._report_termination):
                 # Without a grace period, the one in the containers' annotations applies.
                 outcome = await components.syncer().sync_terminating(pod, observed, None if use_annotations else grace)
-            observed = await components.observer.refresh(pod.uid, None if outcome.error is not None else outcome.touched or None)
+            touched = outcome.touched or None if outcome.error is None else None
+            observed = await components.observer.refresh(pod.uid, touched)
             if outcome.error is not None:
                 raise outcome.error
             if observed is not None and observed.alive:
