@@ -20,8 +20,8 @@ CHECKS := check-types check-wording check-code check-generated check-commits che
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: $(RUN_READY) ## Run a demo: API server, runtime, agent and a pod; ONCE=1 stops it afterwards, ENDPOINT=unix:///… selects a runtime, DIR=… another directory
-	$(BIN)/python -m nodeagent demo $(if $(ONCE),--once) $(if $(ENDPOINT),--endpoint $(ENDPOINT)) $(if $(DIR),--dir $(DIR))
+run: $(RUN_READY) ## Run a demo: API server, runtime, agent and a pod; ONCE=1 stops it afterwards, ENDPOINT=unix:///… selects a runtime, DIR=… another directory, PLUGIN_CONFIG=… settings of plugins
+	$(BIN)/python -m nodeagent demo $(if $(ONCE),--once) $(if $(ENDPOINT),--endpoint $(ENDPOINT)) $(if $(DIR),--dir $(DIR)) $(if $(PLUGIN_CONFIG),--plugin-config $(PLUGIN_CONFIG))
 
 test: $(DEV_READY) ## Run all tests, as CI does; as root, installs the required Debian packages
 	tools/test-parts

@@ -229,7 +229,7 @@ class PluginChanges:
 
     async def _validate(self, name: str, plugin: object) -> None:
         """Check the hooks and the settings of new code before it is used."""
-        staging = PluginManager()
+        staging = self._plugins.with_same_hooks()
         staging.register(plugin, name=name)
         settings = self._components.configured.plugin_settings
         if name not in settings:

@@ -71,7 +71,8 @@ def check_plugin(path: Path, *, load: bool = True, slow_seconds: float = SLOW_SE
     findings.extend(_check_source(plugin, modules))
     if load:
         for entry, file in plugin.entry_files.items():
-            loaded = check_loading(entry, file, plugin.paths, slow_seconds=slow_seconds, source_findings=findings)
+            name = next((name for name, value in (plugin.entries or {}).items() if value == entry), entry)
+            loaded = check_loading(name, entry, file, plugin.paths, slow_seconds=slow_seconds, source_findings=findings)
             findings.extend(finding for finding in loaded if finding.rule is not Rule.IMPORT_FAILS or modules)
     ignored = {module.file: module.ignored for module in modules}
     return sorted(f for f in set(findings) if f.rule not in ignored.get(f.file, {}).get(f.line, ()))

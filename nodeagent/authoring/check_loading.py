@@ -16,10 +16,17 @@ _LIMIT_SECONDS = 30.0
 
 
 def check_loading(
-    entry: str, file: Path, paths: Sequence[Path], *, slow_seconds: float, source_findings: Sequence[Finding] = ()
+    name: str,
+    entry: str,
+    file: Path,
+    paths: Sequence[Path],
+    *,
+    slow_seconds: float,
+    source_findings: Sequence[Finding] = (),
 ) -> Iterator[Finding]:
     """Yield the problems of importing and registering the plugin.
 
+    :param name: name of the plugin.
     :param entry: ``module`` or ``module:object``, as in the entry point.
     :param file: the file of the entry point; reported for findings without a more specific location.
     :param paths: directories for ``sys.path``.
@@ -28,7 +35,7 @@ def check_loading(
     """
     results = []
     for _ in range(_RUNS):
-        result = _load(entry, paths)
+        result = _load(name, entry, paths)
         results.append(result)
         # One fast run is sufficient. A slow one may be due to load on the host, hence the minimum of several runs.
         if result.get("seconds", slow_seconds + 1) <= slow_seconds or "error" in result:
@@ -51,8 +58,9 @@ def check_loading(
         yield Finding(file, 1, Rule.SLOW_IMPORT, message)
 
 
-def _load(entry: str, paths: Sequence[Path]) -> dict[str, Any]:
-    command = [sys.executable, "-m", "nodeagent.authoring.child", entry, *(str(path.resolve()) for path in paths)]
+def _load(name: str, entry: str, paths: Sequence[Path]) -> dict[str, Any]:
+    directories = [str(path.resolve()) for path in paths]
+    command = [sys.executable, "-m", "nodeagent.authoring.child", name, entry, *directories]
     try:
         process = subprocess.run(
             command, capture_output=True, text=True, timeout=_LIMIT_SECONDS, check=False, stdin=subprocess.DEVNULL

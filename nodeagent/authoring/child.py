@@ -1,11 +1,13 @@
 """Child process of the check: import and register a plugin, and print the result as JSON.
 
-``python -m nodeagent.authoring.child MODULE[:OBJECT] PATH…``: the paths are prepended to ``sys.path``.
+``python -m nodeagent.authoring.child NAME MODULE[:OBJECT] PATH…``: the paths are prepended to ``sys.path``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import importlib.metadata
 import json
 import sys
 import time
@@ -13,7 +15,7 @@ import traceback
 from typing import Any
 
 
-def main(entry: str, paths: list[str]) -> dict[str, Any]:
+def main(plugin_name: str, entry: str, paths: list[str]) -> dict[str, Any]:
     """Return ``error`` with ``trace``, or ``seconds`` of the import, with ``rejected`` or ``schema`` if invalid."""
     sys.path[:0] = paths
     name, _, attribute = entry.partition(":")
@@ -34,13 +36,24 @@ def main(entry: str, paths: list[str]) -> dict[str, Any]:
             trace.append([error.filename, error.lineno])
         return {"error": f"{type(error).__name__}: {error}", "trace": trace}
     manager = PluginManager()
+    _declare_hooks_of_others(manager, plugin_name)
     result: dict[str, Any] = {"seconds": seconds}
     try:
-        manager.register(plugin, name="plugin")
-        manager.contain(QuarantinePolicy(), ["plugin"])  # A failure is not to be skipped.
+        manager.register(plugin, name=plugin_name)
+        manager.contain(QuarantinePolicy(), [plugin_name])  # A failure is not to be skipped.
     except PluginError as error:
         return result | {"rejected": str(error)}
     return result | _schema_problem(manager)
+
+
+def _declare_hooks_of_others(manager: Any, plugin_name: str) -> None:
+    """Declare the hooks of other installed plugins; those that fail are skipped, as by the agent."""
+    from nodeagent.pluginmanager.discovery import GROUP, distribution_of, entry_points_by_name
+
+    for name, entry in entry_points_by_name(importlib.metadata.entry_points(group=GROUP)).items():
+        if name != plugin_name and distribution_of(entry)[0] != "nodeagent":
+            with contextlib.suppress(Exception, SystemExit):
+                manager.add_hooks(entry.load(), name)
 
 
 def _schema_problem(manager: Any) -> dict[str, Any]:
@@ -61,4 +74,4 @@ def _schema_problem(manager: Any) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(sys.argv[1], sys.argv[2:])))
+    print(json.dumps(main(sys.argv[1], sys.argv[2], sys.argv[3:])))

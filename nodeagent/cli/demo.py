@@ -29,6 +29,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--image", default="", help="image with a shell (default: one available without a registry)")
     parser.add_argument("--dir", default="", help="directory for the demo's files")
+    parser.add_argument("--plugin-config", default="", metavar="FILE", help="settings of plugins, as for nodeagent run")
     parser.add_argument("--stop-pods", action="store_true", help="delete the pod, too, when Ctrl-C stops the demo")
     parser.set_defaults(handler=demo)
 
@@ -47,7 +48,14 @@ def demo(arguments: argparse.Namespace) -> int:
     async def stop_pods() -> bool:
         return arguments.stop_pods or (sys.stdin.isatty() and await _confirm("Delete the pod, too? [y/N] ", stop))
 
-    show = Demo(directory, arguments.endpoint, arguments.image, lambda line: print(line, flush=True), stop_pods)
+    show = Demo(
+        directory,
+        arguments.endpoint,
+        arguments.image,
+        lambda line: print(line, flush=True),
+        stop_pods,
+        Path(arguments.plugin_config).absolute() if arguments.plugin_config else None,
+    )
     try:
         asyncio.run(_run(show.run, stop, once=arguments.once))
     except DemoError as error:

@@ -20,6 +20,7 @@ from nodeagent.base.structs import MutableStruct
 from nodeagent.config.names import native_version
 from nodeagent.contracts.api import CORE_EVENTS, NODES, PODS
 from nodeagent.contracts.configuration import NodeAgentConfiguration
+from nodeagent.demo.plugin_config import plugin_config
 from nodeagent.demo.pod import CONTAINERS, NAMESPACE, NODE, POD, condition, make_pod, stages, waiting_message
 from nodeagent.demo.processes import (
     DemoError,
@@ -51,6 +52,7 @@ class Demo(MutableStruct):
     :ivar image: image with a shell; empty for one that the runtime has or can pull.
     :ivar write: called with each line of output.
     :ivar stop_pods: called before the processes are stopped; returns whether to delete the pod.
+    :ivar plugin_config: file with settings of plugins for the agent.
     """
 
     directory: Path
@@ -58,6 +60,7 @@ class Demo(MutableStruct):
     image: str
     write: Callable[[str], None]
     stop_pods: Callable[[], Awaitable[bool]]
+    plugin_config: Path | None = None
     _started_at: float = field(default_factory=time.monotonic)
     _processes: list[DemoProcess] = field(default_factory=list)
 
@@ -126,7 +129,7 @@ class Demo(MutableStruct):
             "authentication": {"x509": {"clientCAFile": server["clientCaFile"]}},
             **_NO_HOST_CHANGES,
         }
-        plugins = {"plugins": {"pod_sync": {"log_root": str(self.directory / "logs")}}}
+        plugins = plugin_config(self.directory / "logs", self.plugin_config)
         for name, document in (("config.yaml", config), ("plugins.yaml", plugins)):
             file = self.directory / name
             file.touch(mode=0o600)
@@ -217,6 +220,8 @@ class Demo(MutableStruct):
                 self.write(f"  kubectl {command}")
             if FIELDS_MANIFEST.exists():
                 self.write(f"  kubectl apply -f {FIELDS_MANIFEST}    # a pod per field of recent releases")
+        for command in (f"why {NAMESPACE}/{POD}", "plugins list"):
+            self.write(f"  nodeagent {command} --root-dir {self.directory / 'root'}")
         self.write(f"  tail -F {self.directory}/logs/pods/{NAMESPACE}_{POD}_*/{CONTAINERS[0]}/0.log")
         self.write(f"  copy a pod manifest to {self.directory / 'manifests'} to run a static pod")
         self.write("Ctrl-C stops the demo")

@@ -59,8 +59,8 @@ class PluginManager:
         self._pluggy = pluggy.PluginManager(GROUP)
         self._pluggy.add_hookspecs(hookspecs)
         self.specifications = HookSpecifications()
-        self._declaring: set[str] = set()
-        """Names of the plugin objects whose hooks were requested."""
+        self._declared: dict[str, object | None] = {}
+        """Specifications of hooks by name of the plugin object; ``None`` for an object that declares none."""
         self._infos: dict[str, PluginInfo] = {}
         self._order: dict[str, int] = {}
         self._orderings: dict[str, Ordering] = {}
@@ -103,7 +103,7 @@ class PluginManager:
                 loaded[name] = self._load(entry, name)
         for name, plugin in loaded.items():
             with self._skipping_failed(name):
-                self._add_hooks(plugin, name)
+                self.add_hooks(plugin, name)
         for name, plugin in loaded.items():
             info = self._infos[name]
             if not info.failed:
@@ -136,16 +136,28 @@ class PluginManager:
                 raise
             self._skip(name, error)
 
-    def _add_hooks(self, plugin: object, name: str) -> None:
-        """Add the hooks that a plugin declares.
+    def add_hooks(self, plugin: object, name: str) -> None:
+        """Add the hooks that a plugin declares, before the plugins that implement them are registered.
 
         :raises PluginError: they are invalid, or the plugin fails.
         """
-        self._declaring.add(name)
+        self._declared[name] = None
         declared = declared_hooks(plugin, name)
         if declared is not None:
-            self.specifications.add(name.partition(".")[0], declared)
-            add_to(self._pluggy, declared, name)
+            self._declare(declared, name)
+
+    def _declare(self, declared: object, name: str) -> None:
+        self.specifications.add(name.partition(".")[0], declared)
+        add_to(self._pluggy, declared, name)
+        self._declared[name] = declared
+
+    def with_same_hooks(self) -> PluginManager:
+        """Return a manager without plugins in which the same hooks are declared, to check a plugin."""
+        manager = PluginManager()
+        for name, declared in self._declared.items():
+            if declared is not None:
+                manager._declare(declared, name)
+        return manager
 
     def contain(self, policy: QuarantinePolicy, required: Iterable[str] = (), declared: Container[str] = ()) -> None:
         """Set the quarantine policy and the plugins without which no pod may run.
@@ -178,8 +190,8 @@ class PluginManager:
         :raises PluginError: the name is in use, or the object implements an unknown hook or accepts arguments that
             the hook does not have.
         """
-        if name not in self._declaring:
-            self._add_hooks(plugin, name)
+        if name not in self._declared:
+            self.add_hooks(plugin, name)
         try:
             self._pluggy.register(plugin, name=name)
             check_api(plugin)

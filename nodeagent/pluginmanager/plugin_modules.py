@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import site
 import sys
 from collections.abc import Iterable
 from importlib.metadata import EntryPoint
@@ -26,10 +28,17 @@ def import_again(entry: EntryPoint, package: str) -> tuple[object, dict[str, Mod
         del sys.modules[name]
     importlib.invalidate_caches()
     try:
+        _find_editable(entry)
         return entry.load(), previous
     except BaseException:
         restore_modules(package, previous)
         raise
+
+
+def _find_editable(entry: EntryPoint) -> None:
+    """Add the project of an editable installation, which Python finds only at its start, to the module path."""
+    if entry.dist is not None and importlib.util.find_spec(entry.module.partition(".")[0]) is None:
+        site.addsitedir(str(entry.dist.locate_file("")))
 
 
 def restore_modules(package: str, previous: dict[str, ModuleType]) -> None:

@@ -54,10 +54,14 @@ class RunningAgent:
     _pods: dict[str, Pod] = field(default_factory=dict)
     _failure: Callable[[], BaseException | None] = lambda: None
 
-    async def run_pods(self, *pods: Pod, within_seconds: float = 60.0) -> None:
-        """Add pods, and wait until each of them runs, or has failed or succeeded."""
+    def add_pods(self, *pods: Pod) -> None:
+        """Add pods without waiting, for example because a plugin delays them."""
         self._pods |= {pod.full_name: pod for pod in pods}
         self._publish()
+
+    async def run_pods(self, *pods: Pod, within_seconds: float = 60.0) -> None:
+        """Add pods, and wait until each of them runs, or has failed or succeeded."""
+        self.add_pods(*pods)
         names = [pod.full_name for pod in pods]
         await self.wait_until(
             lambda: all(self.status(name).phase in ("Running", "Failed", "Succeeded") for name in names),

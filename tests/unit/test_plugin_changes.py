@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent import hookimpl
+from nodeagent import hookimpl, hookspec
 from nodeagent.contracts.plugin_report import PluginAction, PluginChangeRequest
 from nodeagent.contracts.pods import Rejection
 from nodeagent.errors import PluginError, VolumeError
@@ -141,6 +141,25 @@ async def test_reload_imports_submodules_again(live):
     await live.change("reload")
 
     assert await live.reason() == "Second"
+
+
+async def test_reloaded_plugin_may_implement_hooks_of_other_plugins(live):
+    class Hooks:
+        @hookspec
+        async def writer_finished(self, book: str) -> None:
+            """Notify of a book that was written."""
+
+    class Writer:
+        @hookimpl
+        def nodeagent_addhooks(self):
+            return Hooks()
+
+    live.plugins.register(Writer(), name="writer")
+    live.write("Second", f"{CODE}\n@hookimpl\nasync def writer_finished(book): pass\n")
+
+    changed = await live.change("reload")
+
+    assert "writer_finished" in changed.hooks
 
 
 @pytest.mark.parametrize(

@@ -142,8 +142,13 @@ def test_kept_pod_keeps_running_and_is_adopted_by_the_next_run(demo: Demo) -> No
         assert time.monotonic() < limit, "the pod writes no more"
         time.sleep(0.05)
 
-    again = demo.run_until("Ctrl-C stops the demo", "--endpoint", "embedded", "--stop-pods")
+    settings = demo.root / "settings.yaml"
+    settings.write_text("quarantine: {failures: 7}\n")
+    again = demo.run_until(
+        "Ctrl-C stops the demo", "--endpoint", "embedded", "--stop-pods", "--plugin-config", str(settings)
+    )
 
+    assert "failures: 7" in (demo.root / "plugins.yaml").read_text()
     assert "is running since an earlier run" in again
     since = [line.partition("  running since")[2] for line in (first + again).splitlines() if "  running since" in line]
     assert since[0] == since[1]

@@ -18,6 +18,7 @@ class Guard:
 
     def __init__(self):
         self.calls = []
+        self.open = False
 
     @hookimpl
     def nodeagent_settings_schema(self):
@@ -29,6 +30,8 @@ class Guard:
 
     @hookimpl
     async def nodeagent_admit_pod(self, pod):
+        if pod.name == "late" and not self.open:
+            return Rejection("Closed", "not yet", retry=True)
         return Rejection(self.reason, "no") if pod.name == "bad" else None
 
     @hookimpl
@@ -51,6 +54,17 @@ async def test_pod_runs_and_terminates_with_the_hooks_of_the_plugin(tmp_path):
         assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
 
     assert guard.calls == [("started", "web", "main"), ("terminated", "web")]
+
+
+async def test_pod_waits_until_the_plugin_admits_it(tmp_path):
+    guard = Guard()
+    async with running_agent(tmp_path, {"guard": guard}) as agent:
+        agent.add_pods(make_pod("late"))
+        await agent.run_pods(make_pod("good"))
+        assert agent.status("late").phase == ""
+
+        guard.open = True
+        await agent.wait_until(lambda: agent.status("late").phase == "Running")
 
 
 async def test_rejected_pod_has_the_reason_of_the_plugins_settings(tmp_path):
