@@ -12,11 +12,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CONTRACTS = ROOT / "nodeagent" / "contracts"
+OTHERS = (
+    ROOT / "nodeagent" / "model" / "pod.py",
+    ROOT / "nodeagent" / "model" / "meta.py",
+    ROOT / "nodeagent" / "errors.py",
+)
+"""Modules of other packages that plugins use together with the contracts."""
 CONFIGURATION = "configuration"
 """The module whose types are documented field by field on the configuration page."""
 _DEFINITIONS = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-_STRUCTS = frozenset({"Struct", "MutableStruct"})
-"""Base classes of data classes; see ``nodeagent.base.structs``."""
+_STRUCTS = frozenset({"Struct", "MutableStruct", "WireStruct"})
+"""Base classes of data classes; see ``nodeagent.base.structs`` and ``nodeagent.model.wire``."""
 _FIELD = re.compile(r":(param|raises|returns|ivar)(?: (\w+))?: (.*)", re.DOTALL)
 
 
@@ -39,6 +45,7 @@ class Module:
     docstring: Docstring
     classes: Sequence[ast.ClassDef]
     functions: Sequence[ast.FunctionDef | ast.AsyncFunctionDef]
+    qualified: str
     constants: Sequence[tuple[str, str]] = field(default=())
     """Name and docstring of each constant."""
 
@@ -59,9 +66,9 @@ class HookUse:
 
 @cache
 def modules() -> Sequence[Module]:
-    """Return the modules that have a page: the contracts by name, then the errors."""
+    """Return the modules that have a page: the contracts by name, then the other modules."""
     paths = [path for path in sorted(CONTRACTS.glob("*.py")) if path.stem not in {"__init__", CONFIGURATION}]
-    return tuple(_module(path) for path in [*paths, ROOT / "nodeagent" / "errors.py"])
+    return tuple(_module(path) for path in [*paths, *OTHERS])
 
 
 @cache
@@ -158,8 +165,7 @@ def _index(note: str, hooks: Sequence[HookUse]) -> str:
 
 def _page(module: Module, note: str, hooks: Sequence[HookUse], links: Mapping[str, str]) -> str:
     title = module.name.replace("_", " ").capitalize()
-    qualified = "nodeagent.errors" if module.name == "errors" else f"nodeagent.contracts.{module.name}"
-    lines = [f"# {title}", note, f"Module `{qualified}`. {_code(module.docstring.text)}"]
+    lines = [f"# {title}", note, f"Module `{module.qualified}`. {_code(module.docstring.text)}"]
     if module.constants:
         rows = [f"| `{name}` | {_cell(text)} |" for name, text in module.constants]
         lines.append("\n".join(["| constant | meaning |", "|---|---|", *rows]))
@@ -272,6 +278,7 @@ def _module(path: Path) -> Module:
         parse_docstring(tree),
         [node for node in public if isinstance(node, ast.ClassDef)],
         [node for node in public if not isinstance(node, ast.ClassDef)],
+        ".".join(path.relative_to(ROOT).with_suffix("").parts),
         constants,
     )
 
