@@ -76,10 +76,10 @@ def provide_components(node: NodeContext, plugins: PluginManager) -> StatsContex
     """
     objects = node.stage(ObjectsContext, objects=plugins.provide("nodeagent_provide_object_reader", context=node))
     cgroups = objects.stage(CgroupsContext, cgroups=plugins.provide("nodeagent_provide_cgroups", context=objects))
-    kinds = _flat(plugins.provide_all("nodeagent_provide_volume_kinds", context=cgroups))
-    persistent_kinds = _flat(plugins.provide_all("nodeagent_provide_persistent_volume_kinds", context=cgroups))
-    for each in (kinds, persistent_kinds):
-        each.reverse()  # the plugin registered last takes precedence
+    kinds = _by_precedence(plugins, plugins.provide_all("nodeagent_provide_volume_kinds", context=cgroups))
+    persistent_kinds = _by_precedence(
+        plugins, plugins.provide_all("nodeagent_provide_persistent_volume_kinds", context=cgroups)
+    )
     claims = plugins.provide_optional("nodeagent_provide_claim_resolver", context=cgroups)
     volumes = cgroups.stage(
         VolumesContext,
@@ -155,6 +155,11 @@ def provide_routes(context: ServerContext, plugins: PluginManager) -> Sequence[R
 def provide_local_queries(context: AgentContext, plugins: PluginManager) -> Sequence[LocalQuery]:
     """Return the local queries of all plugins."""
     return _flat(plugins.provide_all("nodeagent_provide_local_queries", context=context))
+
+
+def _by_precedence(plugins: PluginManager, results: Sequence[HookResult[Sequence[Any]]]) -> list[Any]:
+    """Return the objects of third-party plugins before bundled ones; among each, the last plugin takes precedence."""
+    return _flat(sorted(results, key=lambda result: not plugins.is_bundled(result.plugin)))[::-1]
 
 
 def _flat(results: Sequence[HookResult[Sequence[Any]]]) -> list[Any]:

@@ -196,7 +196,8 @@ def nodeagent_provide_volume_kinds(context: CgroupsContext) -> Sequence[VolumeKi
     On error: the plugin is skipped and listed as failed; if it is required or bundled, the agent exits with code 2.
 
     :param context: the stage with the cgroup manager.
-    :returns: the kinds; if several support a volume, the plugin registered last takes precedence.
+    :returns: the kinds; if several support a volume, third-party plugins take precedence over bundled ones, and
+        among these the plugin registered last.
     """
     raise NotImplementedError
 
@@ -209,7 +210,8 @@ def nodeagent_provide_persistent_volume_kinds(context: CgroupsContext) -> Sequen
     On error: the plugin is skipped and listed as failed; if it is required or bundled, the agent exits with code 2.
 
     :param context: the stage with the cgroup manager.
-    :returns: the kinds; if several support a volume, the plugin registered last takes precedence.
+    :returns: the kinds; if several support a volume, third-party plugins take precedence over bundled ones, and
+        among these the plugin registered last.
     """
     raise NotImplementedError
 

@@ -263,7 +263,11 @@ class PluginChanges:
         fixed = [hook for hook in self._plugins.hooks_of(name) if not self._is_changeable(hook)]
         if fixed:
             reasons = ", ".join(f"{hook} ({_REASONS.get(hook, _DEFAULT_REASON)})" for hook in fixed)
-            raise PluginError(name, f"cannot be changed while the agent runs: it implements {reasons}")
+            raise PluginError(
+                name,
+                f"cannot be changed while the agent runs: it implements {reasons}; "
+                "restart the agent instead, pods keep running",
+            )
 
     def _replace_kinds(self, name: str, removed: Sequence[VolumeKind], added: Sequence[VolumeKind]) -> None:
         if not removed and not added:

@@ -46,8 +46,9 @@ class PluginEvents:
 
     def __init__(self, plugins: PluginManager, context: Callable[[], RecorderContext]) -> None:
         self._plugins, self._context = plugins, context
-        plugins.on_quarantine = self._quarantine_changed
+        plugins.calls.on_quarantine = self._quarantine_changed
         plugins.on_decision = self._decided
+        plugins.on_skip = self._skipped
         _QUARANTINED.sample = self._sample
 
     def stall_ended(self, stall: Stall) -> None:
@@ -70,6 +71,10 @@ class PluginEvents:
         note = f"Plugin {decision.plugin}: {decision.verdict}"  # wording: ok
         self._context().recorder.record(pod.reference(), type, reason, note)
 
+    def _skipped(self, plugin: str, hook: str, pod: Pod) -> None:
+        text = f"Plugin {plugin} did not decide about this pod ({hook}): it failed repeatedly and is quarantined"
+        self._context().recorder.record(pod.reference(), EventType.WARNING, "PluginSkipped", text)
+
     def _quarantine_changed(self, plugin: str, state: Quarantine) -> None:
         if state.until is None:
             text = f"Plugin {plugin} responds again, its hooks are called"
@@ -85,4 +90,4 @@ class PluginEvents:
 
     def _sample(self) -> Mapping[tuple[str, ...], float]:
         now = time.monotonic()
-        return {(name,): 0.0 if state.allows(now) else 1.0 for name, state in self._plugins.quarantines().items()}
+        return {(name,): 0.0 if state.allows(now) else 1.0 for name, state in self._plugins.calls.quarantines.items()}

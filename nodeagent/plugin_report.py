@@ -32,9 +32,9 @@ class PluginReport:
     def problems(self) -> Mapping[str, str]:
         """Return the problem of each plugin that fails, by ``plugin NAME``, for ``nodeagent status``."""
         now = self._clock.now()
-        problems = {f"plugin {name}": f"fails in {hook}" for name, hook in self._plugins.failing}
+        problems = {f"plugin {name}": f"fails in {hook}" for name, hook in self._plugins.calls.failing}
         problems |= {f"plugin {info.name}": info.state for info in self._plugins.plugins() if info.failed}
-        for name, state in self._plugins.quarantines().items():
+        for name, state in self._plugins.calls.quarantines.items():
             if state.until is not None and not state.allows(now):
                 left = f"next attempt in {state.until - now:.0f} s"
                 problems[f"plugin {name}"] = f"quarantined after repeated failures, {left}: {state.last_error}"
@@ -53,7 +53,7 @@ class PluginReport:
 
     def _plugin(self, info: PluginInfo) -> PluginLine:
         state, since, until, error = info.state, None, None, ""
-        quarantine = self._plugins.quarantine(info.plugin)
+        quarantine = self._plugins.calls.quarantines.get(info.plugin)
         if state == "loaded":
             state = "ok"
             if quarantine is not None:

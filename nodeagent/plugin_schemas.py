@@ -51,8 +51,20 @@ def validate(schemas: Mapping[str, Mapping[str, Any]], settings: Mapping[str, An
         errors = jsonschema.Draft202012Validator(schemas[name]).iter_errors(values)
         for error in sorted(errors, key=lambda each: list(map(str, each.absolute_path))):
             path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path)
-            mismatches.append(Mismatch(name, path, error.message))
+            mismatches.append(Mismatch(name, path, error.message + _suggestion(error)))
     return mismatches
+
+
+def _suggestion(error: Any) -> str:
+    """Return the properties that unexpected ones are similar to."""
+    import difflib
+
+    if error.validator != "additionalProperties":
+        return ""
+    known = error.schema.get("properties", {})
+    unexpected = [each for each in error.instance if each not in known]
+    near = [match for each in unexpected for match in difflib.get_close_matches(each, known, n=1)]
+    return f"; did you mean {', '.join(near)}?" if near else ""
 
 
 if __name__ == "__main__":

@@ -120,7 +120,7 @@ class StallDetector:
             seconds = time.monotonic() - since
             if seconds < self._policy.watchdog_seconds:
                 self._ping()
-            call = self._plugins.running
+            call = self._plugins.calls.running
             due = interruptible and seconds >= self._policy.interrupt_seconds
             if due and call is not None and not self._plugins.is_bundled(call.plugin):
                 interrupted = True
@@ -133,7 +133,7 @@ class StallDetector:
             return
 
     def _describe(self, thread: int, since: float) -> Stall:
-        call = self._plugins.running
+        call = self._plugins.calls.running
         frame = sys._current_frames().get(thread)
         stack = []
         while frame is not None and frame is not self._base:
@@ -152,7 +152,7 @@ class StallDetector:
     def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
         """Raise in the hook that blocks, if it is still running. A signal handler runs in the main thread."""
         accused, self._accused = self._accused, None
-        if accused is not None and self._plugins.running is accused:
+        if accused is not None and self._plugins.calls.running is accused:
             raise EventLoopBlocked(f"blocked the event loop for {time.monotonic() - accused.since:.1f} s")
 
 

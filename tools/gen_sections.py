@@ -116,8 +116,24 @@ def rules() -> str:
 
 def suites() -> str:
     """Return the table of the contract suites."""
-    rows = (f"| `{hook}` | `{suite.__name__}` |" for hook, suite in SUITES.items())
-    return "\n".join(["| hook | contract suite of its component |", "|---|---|", *rows])
+    rows = (f"| `{hook}` | `{suite.__name__}` | {_fixtures(suite)} |" for hook, suite in SUITES.items())
+    return "\n".join(["| hook | contract suite of its component | fixtures to provide |", "|---|---|---|", *rows])
+
+
+def _fixtures(suite: type) -> str:
+    """Return the fixtures of a suite that an implementation has to provide."""
+    found = []
+    for kind in reversed(suite.__mro__[:-1]):
+        (definition,) = ast.parse(inspect.cleandoc(inspect.getsource(kind))).body
+        assert isinstance(definition, ast.ClassDef)
+        found += [
+            node.name
+            for node in definition.body
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            and any("fixture" in ast.unparse(decorator) for decorator in node.decorator_list)
+            and any(isinstance(each, ast.Raise) for each in node.body)
+        ]
+    return ", ".join(f"`{name}`" for name in dict.fromkeys(found))
 
 
 def _documented(kind: type[Enum]) -> dict[str, str]:

@@ -93,14 +93,15 @@ async def check_plugins(root: Path) -> Sequence[Finding]:
         report = await asyncio.to_thread(local_client.query, root, PLUGINS_QUERY, NoArguments(), PluginsReport)
     except NodeAgentError as error:
         raise CheckInconclusive from error
-    findings = []
+    findings = {}
     for plugin in report.plugins:
-        remedy = f"correct the plugin, or disable it with --disable-plugin {plugin.name}"
+        name = plugin.name.partition(".")[0]  # All objects of a plugin fail together.
+        remedy = f"correct the plugin, or disable it with --disable-plugin {name}"
         if plugin.state.startswith("failed"):
-            findings.append(problem(f"plugin {plugin.name} was skipped: {plugin.state}", remedy))
+            findings[name] = problem(f"plugin {name} was skipped: {plugin.state}", remedy)
         elif plugin.state in ("failing", "quarantined"):
-            findings.append(problem(f"plugin {plugin.name} is {plugin.state}: {plugin.last_error}", remedy))
-    return findings
+            findings[name] = problem(f"plugin {name} is {plugin.state}: {plugin.last_error}", remedy)
+    return list(findings.values())
 
 
 def _counted(count: int, noun: str) -> str:

@@ -220,7 +220,10 @@ async def _credentials(context: ImageContext, plugins: PluginManager, repository
     credentials: list[Credentials] = []
     for provided in plugins.provide_all("nodeagent_provide_credential_providers", context=context):
         for provider in provided.value:
-            credentials += await provider.credentials(repository)
+            try:
+                credentials += await provider.credentials(repository)
+            except PluginError as error:
+                print(f"warning: {error}", file=sys.stderr)
     return list(dict.fromkeys(credentials))
 
 

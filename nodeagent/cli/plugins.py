@@ -35,6 +35,7 @@ from nodeagent.contracts.plugin_report import (
     PluginProfileRequest,
     PluginsReport,
 )
+from nodeagent.errors import PluginError
 from nodeagent.model.wire import to_wire
 from nodeagent.pluginmanager import GROUP, PluginManager
 from nodeagent.pluginmanager.discovery import distribution_of
@@ -55,6 +56,7 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("plugins", help="list the installed plugins, generate or check a plugin")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     listing = actions.add_parser("list", help="list name, version, origin, hooks and state of all plugins")
+    listing.add_argument("names", nargs="*", metavar="NAME", help="list only these plugins and their decisions")
     listing.add_argument("-o", "--output", choices=("table", "json"), default="table")
     listing.add_argument("--root-dir", default=DEFAULT_ROOT, help="root directory of the running agent")
     listing.add_argument("--disable-plugin", action="append", default=[], metavar="NAME")
@@ -106,12 +108,31 @@ def list_plugins(arguments: argparse.Namespace) -> int:
             print(f"nodeagent: {error}", file=sys.stderr)
             return ExitCode.UNREACHABLE
         report, running = _installed(arguments.disable_plugin), False
+    if arguments.names:
+        report = _only(report, arguments.names)
     if arguments.output == "json":
         print_json({"running": running, **to_wire(report)})
     else:
         _print(report, running)
     failed = any(plugin.state.startswith("failed") for plugin in report.plugins)
     return ExitCode.PROBLEMS if failed else ExitCode.OK
+
+
+def _only(report: PluginsReport, names: Sequence[str]) -> PluginsReport:
+    """Return the part of *report* about some plugins.
+
+    :raises PluginError: a plugin is not installed.
+    """
+    plugins = [each for each in report.plugins if _owner(each.name) in names]
+    for name in names:
+        if name not in map(_owner, (each.name for each in plugins)):
+            raise PluginError(name, "is not installed")
+    return PluginsReport(plugins, [each for each in report.decisions if _owner(each.plugin) in names])
+
+
+def _owner(name: str) -> str:
+    """Return the plugin that an object belongs to."""
+    return name.partition(".")[0]
 
 
 def _installed(disabled: Sequence[str]) -> PluginsReport:

@@ -86,6 +86,10 @@ def is_healthy(overview: NodeOverview) -> bool:
     )
 
 
+def _subject(name: str) -> str:
+    return name if name.startswith(("plugin ", "source ")) else f"loop {name}"
+
+
 def render(overview: NodeOverview, width: int, height: int = 0) -> Text:
     """Return the view for a screen of *width* by *height*; 0 is unlimited, as for a pipe.
 
@@ -95,7 +99,7 @@ def render(overview: NodeOverview, width: int, height: int = 0) -> Text:
     from rich.text import Text
 
     before = [*_header(overview), *_gauges(overview.gauges, width)]
-    problems = [f"loop {loop.name}: {loop.problem}" for loop in overview.loops if loop.problem]
+    problems = [f"{_subject(loop.name)}: {loop.problem}" for loop in overview.loops if loop.problem]
     after = [
         *(
             Text(f"pull {pull.image} {_state(pull)} {pull.seconds:.0f} s for {', '.join(pull.pods)}", "cyan")

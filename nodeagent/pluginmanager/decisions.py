@@ -20,14 +20,16 @@ class DecisionLog:
     def __iter__(self) -> Iterator[Decision]:
         return iter(self._decisions)
 
-    def record(self, plugin: str, hook: str, subject: str, decision: str, at: float) -> Decision | None:
+    def record(
+        self, plugin: str, hook: str, subject: str, decision: str, at: float, *, skipped: bool = False
+    ) -> Decision | None:
         """Record a decision; return it if it differs from the previous one of the plugin about the subject."""
         key = (plugin, hook, subject)
         current = self._current.get(key)
         if current is not None and current.verdict == decision:  # wording: ok
             current.count, current.last_at = current.count + 1, at
             return None
-        new = self._current[key] = Decision(plugin, hook, subject, decision, at, last_at=at)
+        new = self._current[key] = Decision(plugin, hook, subject, decision, at, last_at=at, skipped=skipped)
         self._decisions.append(new)
         if len(self._decisions) > MAX_DECISIONS:
             oldest = self._decisions.popleft()

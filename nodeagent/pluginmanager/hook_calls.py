@@ -13,8 +13,8 @@ from nodeagent.base.metrics import Counter, Histogram
 from nodeagent.base.structs import Struct
 from nodeagent.errors import PluginError, PluginTimeout
 from nodeagent.pluginmanager.hook_stats import HookStats
-from nodeagent.pluginmanager.metered import MeteredCoroutine, PluginAborted
-from nodeagent.pluginmanager.source_location import error_location
+from nodeagent.pluginmanager.metered import EventLoopBlocked, MeteredCoroutine, PluginAborted
+from nodeagent.pluginmanager.source_location import error_location, without_own_frames
 
 _CALLS = Histogram(
     "nodeagent_plugin_hook_duration_seconds",
@@ -53,7 +53,7 @@ class HookCalls:
 
     def __init__(self) -> None:
         self._in_flight: dict[int, InFlightCall] = {}
-        self._running: MeteredCoroutine | None = None
+        self._running: InFlightCall | None = None
 
     @property
     def in_flight(self) -> Sequence[InFlightCall]:
@@ -63,8 +63,7 @@ class HookCalls:
     @property
     def running(self) -> InFlightCall | None:
         """The call whose code the event loop executes now; also readable from other threads."""
-        running = self._running
-        return None if running is None else running.owner  # type: ignore[return-value]
+        return self._running
 
     async def run(
         self,
@@ -73,14 +72,19 @@ class HookCalls:
         function: Callable[..., Awaitable[Any]],
         arguments: Sequence[Any],
         *,
-        deadline_seconds: float,
+        deadline_seconds: float | None,
         stats: HookStats,
         subject: str = "",
         log_as: str = "",
+        expected: tuple[type[Exception], ...] = (),
+        lasting: bool = False,
     ) -> Any:
         """Call *function* and return its result.
 
+        :param deadline_seconds: time limit; ``None`` if the caller has one.
         :param log_as: plugin to add to the log records of the call.
+        :param expected: exceptions that are results; they are raised unchanged.
+        :param lasting: the call returns when it is cancelled and is not reported as in flight.
 
         :raises PluginTimeout: the call did not return before its deadline. It is cancelled, and terminated if it
             ignores that; a late result is discarded.
@@ -88,7 +92,8 @@ class HookCalls:
         """
         call = InFlightCall(plugin, hook, time.monotonic(), subject)
         stats.calls += 1
-        self._in_flight[id(call)] = call
+        if not lasting:
+            self._in_flight[id(call)] = call
         metered: MeteredCoroutine | None = None
         try:
             metered = MeteredCoroutine(function(*arguments), call, self._set_running)  # type: ignore[arg-type]
@@ -97,13 +102,59 @@ class HookCalls:
             if error.plugin != plugin:  # The plugin called a hook of another one, which failed.
                 error = PluginError(plugin, f"{hook} failed: {error}")
             failure = error
+        except expected:
+            raise
         except PluginAborted as error:
-            failure = PluginError(plugin, f"{hook} {error}{error_location(error.__cause__ or error)}")
+            failure = aborted(plugin, hook, error)
         except Exception as error:
-            failure = PluginError(plugin, f"{hook} failed: {error!r}{error_location(error)}")
+            failure = failed(plugin, hook, error)
         finally:
-            del self._in_flight[id(call)]
+            self._in_flight.pop(id(call), None)
             self._count(call, metered, stats)
+        stats.failures += 1
+        _FAILURES.inc(plugin, hook)
+        raise failure
+
+    def run_plain(
+        self,
+        plugin: str,
+        hook: str,
+        function: Callable[..., Any],
+        arguments: Sequence[Any],
+        *,
+        stats: HookStats,
+        expected: tuple[type[Exception], ...] = (),
+    ) -> Any:
+        """Call a function that is not async and return its result; in the event loop, it can be interrupted.
+
+        :param expected: exceptions that are results; they are raised unchanged.
+        :raises PluginError: the call failed, which includes an exception that would terminate the agent.
+        """
+        call, cpu = InFlightCall(plugin, hook, time.monotonic()), time.thread_time()
+        stats.calls += 1
+        previous, in_loop = self._running, _in_event_loop()
+        try:
+            if in_loop:
+                self._running = call
+            return function(*arguments)
+        except PluginError as error:
+            failure = error
+        except expected:
+            raise
+        except (EventLoopBlocked, SystemExit, KeyboardInterrupt) as error:
+            failure = aborted(plugin, hook, error)
+        except Exception as error:
+            failure = failed(plugin, hook, error)
+        finally:
+            if in_loop:
+                self._running = previous
+            seconds, used = time.monotonic() - call.since, time.thread_time() - cpu
+            stats.observe(seconds)
+            stats.cpu_seconds += used
+            if in_loop:
+                stats.longest_step_seconds = max(stats.longest_step_seconds, seconds)
+            _CALLS.observe(seconds, plugin, hook)
+            _CPU.inc(plugin, hook, by=used)
         stats.failures += 1
         _FAILURES.inc(plugin, hook)
         raise failure
@@ -118,7 +169,12 @@ class HookCalls:
             _CPU.inc(call.plugin, call.hook, by=metered.cpu_seconds)
 
     async def _wait(
-        self, call: InFlightCall, metered: MeteredCoroutine, deadline_seconds: float, stats: HookStats, log_as: str
+        self,
+        call: InFlightCall,
+        metered: MeteredCoroutine,
+        deadline_seconds: float | None,
+        stats: HookStats,
+        log_as: str,
     ) -> Any:
         task = asyncio.ensure_future(_run(metered, log_as))
         try:
@@ -131,7 +187,7 @@ class HookCalls:
                 raise PluginError(call.plugin, f"{call.hook} was cancelled by the plugin")
             return task.result()
         reacted = await self._stop(call, task, metered, stats)
-        text = f"{call.hook} exceeded its deadline of {deadline_seconds:g} s"
+        text = f"{call.hook} exceeded its deadline of {deadline_seconds or 0:g} s"
         raise PluginTimeout(call.plugin, text if reacted else f"{text} and ignored its cancellation")
 
     async def _stop(
@@ -152,7 +208,31 @@ class HookCalls:
         return False
 
     def _set_running(self, metered: MeteredCoroutine | None) -> None:
-        self._running = metered
+        self._running = None if metered is None else metered.owner  # type: ignore[assignment]
+
+
+def failed(plugin: str, hook: str, error: Exception) -> PluginError:
+    """Return the failure for an exception that a plugin raised."""
+    failure = PluginError(plugin, f"{hook} failed: {error!r}{error_location(error)}")
+    failure.__cause__ = without_own_frames(error)
+    return failure
+
+
+def aborted(plugin: str, hook: str, error: BaseException) -> PluginError:
+    """Return the failure for a call that was interrupted, or raised an exception that would terminate the agent."""
+    cause = error.__cause__ or error
+    text = f"raised {error!r}" if isinstance(error, SystemExit | KeyboardInterrupt) else str(error)
+    failure = PluginError(plugin, f"{hook} {text}{error_location(cause)}")
+    failure.__cause__ = without_own_frames(cause)
+    return failure
+
+
+def _in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 async def _run(metered: MeteredCoroutine, log_as: str) -> Any:

@@ -26,6 +26,8 @@ class HookStats(MutableStruct):
     """Total duration of the calls."""
     cpu_seconds: float = 0.0
     """CPU time of the agent's thread in the calls."""
+    longest_seconds: float = 0.0
+    """Duration of the longest call."""
     longest_step_seconds: float = 0.0
     """Longest time for which a call occupied the event loop."""
     counts: list[int] = field(default_factory=lambda: [0] * (len(SECONDS) + 1))
@@ -34,15 +36,13 @@ class HookStats(MutableStruct):
     def observe(self, seconds: float) -> None:
         """Count the duration of a call that has returned or was abandoned."""
         self.seconds += seconds
+        self.longest_seconds = max(self.longest_seconds, seconds)
         self.counts[bisect_left(SECONDS, seconds)] += 1
 
     def quantile(self, share: float) -> float | None:
-        """Return an upper bound of the duration of the given *share* of calls, such as 0.99; ``None`` without calls.
-
-        Above the last bucket, the bound is the total duration of all calls.
-        """
+        """Return an upper bound of the duration of the given *share* of calls, such as 0.99; ``None`` without calls."""
         total = sum(self.counts)
         if not total:
             return None
         index = next(i for i, reached in enumerate(accumulate(self.counts)) if reached >= share * total)
-        return SECONDS[index] if index < len(SECONDS) else self.seconds
+        return min(SECONDS[index], self.longest_seconds) if index < len(SECONDS) else self.longest_seconds

@@ -9,7 +9,6 @@ duration is attributed to a plugin.
 
 from __future__ import annotations
 
-import asyncio
 import importlib.metadata
 import inspect
 import logging
@@ -26,19 +25,18 @@ from nodeagent import hookspecs
 from nodeagent.contracts.context import ComponentUnavailable, ConfigContext
 from nodeagent.contracts.hooks import HookResult
 from nodeagent.contracts.pods import Rejection
-from nodeagent.errors import ConfigError, NodeAgentError, PluginError, PluginUnavailable
+from nodeagent.errors import ConfigError, NodeAgentError, PluginError
 from nodeagent.hook_context import narrow_context
 from nodeagent.hook_deadlines import deadline_of
 from nodeagent.hook_results import validate_result
 from nodeagent.model.pod import Pod
 from nodeagent.pluginmanager.api_version import check_api
+from nodeagent.pluginmanager.contained_calls import SKIPPED, ContainedCalls
 from nodeagent.pluginmanager.decisions import DecisionLog
 from nodeagent.pluginmanager.discovery import GROUP, distribution_of, entry_points_by_name
-from nodeagent.pluginmanager.hook_calls import HookCalls, InFlightCall
-from nodeagent.pluginmanager.hook_stats import HookStats
 from nodeagent.pluginmanager.load_cost import LoadCosts
 from nodeagent.pluginmanager.ordering import Ordering, arrange, find_cycle, ordering_of, predecessors
-from nodeagent.pluginmanager.quarantine import Quarantine, QuarantinePolicy
+from nodeagent.pluginmanager.quarantine import QuarantinePolicy
 from nodeagent.pluginmanager.records import Decision, PluginInfo, Withdrawn
 from nodeagent.pluginmanager.source_location import directory_of, error_location
 from nodeagent.pluginmanager.specifications import HookSpecifications, add_to, declared_hooks
@@ -67,18 +65,15 @@ class PluginManager:
         self._earlier: dict[str, set[str]] = {}
         self._provided: dict[tuple[str, str], Any] = {}
         self._deadline = deadline_seconds
-        self._calls = HookCalls()
-        self._failing: set[tuple[str, str]] = set()
-        self._policy = QuarantinePolicy()
         self._required: frozenset[str] = frozenset()
-        self._quarantines: dict[str, Quarantine] = {}
-        self.on_quarantine: Callable[[str, Quarantine], None] = lambda plugin, state: None
-        """Called when a plugin enters or leaves quarantine."""
+        self.calls = ContainedCalls(self.is_bundled, self.is_required)
         self.narrow: Callable[[str, ConfigContext], ConfigContext] = lambda plugin, context: context
         """Returns the context for a plugin, with separate owners of its tasks and callbacks."""
         self.decisions = DecisionLog()
         self.on_decision: Callable[[Decision, Pod], None] = lambda decision, pod: None
         """Called when the decision of a third-party plugin about a pod changes."""
+        self.on_skip: Callable[[str, str, Pod], None] = lambda plugin, hook, pod: None
+        """Called when a pod is decided on without a plugin that is in quarantine, with the hook."""
         self.load_costs = LoadCosts()
 
     # --- loading ------------------------------------------------------------------------------------------
@@ -165,7 +160,7 @@ class PluginManager:
         :param declared: plugins that another plugin registers later.
         :raises PluginError: a required plugin is disabled, not installed or failed to load.
         """
-        self._policy, self._required = policy, frozenset(required)
+        self.calls.policy, self._required = policy, frozenset(required)
         for name in sorted(self._required):
             info = self._infos.get(name)
             if info is None:
@@ -247,8 +242,7 @@ class PluginManager:
         own = self._infos.get(plugin)
         if own is not None:
             self._infos[plugin] = replace(own, hooks=(), state=state)
-        self._failing = {key for key in self._failing if key[0].partition(".")[0] != plugin}
-        return Withdrawn(objects, infos, provided, self._quarantines.pop(plugin, None))
+        return Withdrawn(objects, infos, provided, self.calls.withdraw(plugin))
 
     def restore(self, plugin: str, withdrawn: Withdrawn) -> None:
         """Add the objects that :meth:`withdraw` removed, after :meth:`withdraw` of those that replaced them."""
@@ -259,8 +253,7 @@ class PluginManager:
             self._order_by_name(each, name)
         self._infos |= {info.name: info for info in withdrawn.infos}
         self._provided |= withdrawn.provided
-        if withdrawn.quarantine is not None:
-            self._quarantines[plugin] = withdrawn.quarantine
+        self.calls.restore(plugin, withdrawn.quarantine)
 
     def provide_from(self, plugin: str, hook: str, **arguments: Any) -> Sequence[HookResult[Any]]:
         """Call a provider hook on the objects of one plugin.
@@ -296,21 +289,6 @@ class PluginManager:
                 kind = "an async def" if expects_async else "a plain def"
                 raise PluginError(name, f"{attribute} must be {kind}")
 
-    @property
-    def failing(self) -> list[tuple[str, str]]:
-        """Plugin and hook of each call that failed last time and does not raise."""
-        return sorted(self._failing)
-
-    @property
-    def in_flight(self) -> Sequence[InFlightCall]:
-        """Calls of async hooks in progress, oldest first."""
-        return self._calls.in_flight
-
-    @property
-    def running(self) -> InFlightCall | None:
-        """The call of an async hook whose code the event loop executes now; also readable from other threads."""
-        return self._calls.running
-
     def plugins(self) -> Sequence[PluginInfo]:
         """Return every installed or registered plugin, in order of name."""
         return [self._infos[name] for name in sorted(self._infos)]
@@ -318,14 +296,6 @@ class PluginManager:
     def info(self, name: str) -> PluginInfo | None:
         """Return a plugin or an object of one, ``None`` if it is unknown."""
         return self._infos.get(name)
-
-    def quarantine(self, plugin: str) -> Quarantine | None:
-        """Return the failures of a plugin, ``None`` if none of its calls has failed."""
-        return self._quarantines.get(plugin)
-
-    def quarantines(self) -> Mapping[str, Quarantine]:
-        """Return the failures of each plugin of which a call has failed."""
-        return self._quarantines
 
     def is_required(self, plugin: str) -> bool:
         """Return whether pods wait while the plugin fails: it is bundled, or listed as required."""
@@ -354,13 +324,11 @@ class PluginManager:
         """Record a failure outside of a hook's result, such as a blocked event loop."""
         info = self._infos.get(plugin)
         if info is not None:
-            self._failed(info, PluginError(plugin, error))
+            self.calls.record_failure(info, error)
 
     def record_recovery(self, plugin: str) -> None:
         """Record that the condition of earlier failures is over; a quarantined plugin is called again immediately."""
-        quarantine = self._quarantines.get(plugin)
-        if quarantine is not None:
-            quarantine.recovered(time.monotonic())
+        self.calls.record_recovery(plugin)
 
     def deadline_of(self, hook: str) -> float:
         """Return the time limit in seconds of each call of an async hook."""
@@ -434,7 +402,7 @@ class PluginManager:
         if problem := validate_result(self.specifications[hook], result):
             raise PluginError(name, f"{hook} {problem}")
         if isinstance(result, Sequence):
-            self._provided[hook, name] = result
+            result = self._provided[hook, name] = self.calls.contain(self._infos[name], hook, result)
         return result
 
     # --- async hooks --------------------------------------------------------------------------------------
@@ -463,6 +431,9 @@ class PluginManager:
             if (argument := without or accepting) and self._does_without(implementation, argument) != bool(without):
                 continue
             value = await call(hook, implementation, arguments, subject)
+            if value is SKIPPED:
+                self._skipped(implementation.plugin_name, hook, subject, arguments)
+                continue
             if value is not None:
                 self._decided(implementation.plugin_name, hook, subject, _text_of(value), arguments)
                 return HookResult(implementation.plugin_name, value)
@@ -479,7 +450,7 @@ class PluginManager:
         results = []
         for implementation in self._implementations(hook):
             value = await self._tolerate(hook, implementation, arguments)
-            if value is not None:
+            if value is not None and value is not SKIPPED:
                 results.append(HookResult(implementation.plugin_name, value))
         return results
 
@@ -505,7 +476,9 @@ class PluginManager:
         subject = subject or _subject_of(arguments) or name
         for implementation in self._implementations(hook):
             changed = await call(hook, implementation, {**arguments, name: value}, subject)
-            if changed is not None and changed != value:
+            if changed is SKIPPED:
+                self._skipped(implementation.plugin_name, hook, subject, arguments)
+            elif changed is not None and changed != value:
                 self._decided(implementation.plugin_name, hook, subject, f"changed the {changes or name}", arguments)
                 value = changed
         return value
@@ -543,84 +516,43 @@ class PluginManager:
     async def _tolerate(
         self, hook: str, implementation: pluggy.HookImpl, arguments: Mapping[str, Any], subject: str = ""
     ) -> Any:
-        """Call an implementation; a failure returns ``None`` and is logged once, until it recovers."""
-        key = (implementation.plugin_name, hook)
+        """Call an implementation; a failure returns ``None``."""
         try:
-            value = await self._await(hook, implementation, arguments, subject)
-        except PluginUnavailable:
+            return await self._await(hook, implementation, arguments, subject)
+        except PluginError:
             return None
-        except PluginError as error:
-            if key not in self._failing:
-                self._failing.add(key)
-                _log.error("Plugin hook failed", extra={"plugin": key[0], "hook": hook, "err": error})
-            return None
-        if key in self._failing:
-            self._failing.discard(key)
-            _log.info("Plugin hook recovered", extra={"plugin": key[0], "hook": hook})
-        return value
 
     async def _await(
         self, hook: str, implementation: pluggy.HookImpl, arguments: Mapping[str, Any], subject: str = ""
     ) -> Any:
-        """Call an implementation; return ``None`` without a call while its plugin is in quarantine.
+        """Call an implementation; return :data:`SKIPPED` without a call while its plugin is in quarantine.
 
         :raises PluginUnavailable: the plugin is required and in quarantine.
+        :raises PluginError: the call failed or exceeded its deadline.
         """
         name = implementation.plugin_name
         info = self._infos.get(name)
         if info is None or self._pluggy.get_plugin(name) is not implementation.plugin:
             return None  # It was disabled or replaced since the implementations were listed.
-        stats = info.stats.get(hook) or info.stats.setdefault(hook, HookStats())
-        quarantine = self._quarantines.get(info.plugin)
-        if quarantine is not None and not quarantine.allows(now := time.monotonic()):
-            stats.skipped += 1
-            if not self.is_required(name):
-                return None
-            left = (quarantine.until or now) - now
-            raise PluginUnavailable(name, f"failed repeatedly, next attempt in {left:.0f} s: {quarantine.last_error}")
-        if quarantine is not None:
-            quarantine.attempt()
-        try:
-            result = await self._calls.run(
-                name,
-                hook,
-                implementation.function,  # type: ignore[arg-type]
-                [arguments[argument] for argument in implementation.argnames],
-                deadline_seconds=self.deadline_of(hook),
-                stats=stats,
-                subject=subject or _subject_of(arguments),
-                log_as="" if info.origin == _BUNDLED else info.plugin,
-            )
-            if problem := validate_result(self.specifications[hook], result):
-                stats.failures += 1
-                raise PluginError(name, f"{hook} {problem}")
-        except PluginError as error:
-            self._failed(info, error)
-            raise
-        except asyncio.CancelledError:
-            if quarantine is not None:
-                quarantine.cancelled()
-            raise
-        if quarantine is not None and quarantine.failing_since is not None:
-            self._succeeded(info.plugin, quarantine)
-        return result
+        specification = self.specifications[hook]
+        subject = subject or _subject_of(arguments)
+        return await self.calls.call_hook(
+            info,
+            hook,
+            implementation.function,
+            [arguments[argument] for argument in implementation.argnames],
+            deadline_seconds=self.deadline_of(hook),
+            problem_of=lambda result: validate_result(specification, result),
+            subject=subject,
+        )
 
-    def _failed(self, info: PluginInfo, error: PluginError) -> None:
-        """Record a failed call. Bundled plugins are part of the agent and are not put into quarantine."""
-        if info.origin == _BUNDLED:
-            return
-        quarantine = self._quarantines.setdefault(info.plugin, Quarantine(self._policy))
-        if quarantine.failed(time.monotonic(), str(error)):
-            _log.error(
-                "Plugin quarantined",
-                extra={"plugin": info.plugin, "seconds": round(quarantine.seconds, 1), "err": str(error)},
-            )
-            self.on_quarantine(info.plugin, quarantine)
-
-    def _succeeded(self, plugin: str, quarantine: Quarantine) -> None:
-        if quarantine.succeeded(time.monotonic()):
-            _log.info("Plugin recovered from quarantine", extra={"plugin": plugin})
-            self.on_quarantine(plugin, quarantine)
+    def _skipped(self, plugin: str, hook: str, subject: str, arguments: Mapping[str, Any]) -> None:
+        """Record that a pod is decided on without a plugin."""
+        pod = arguments.get("pod")
+        text = "skipped because it is quarantined"
+        decision = self.decisions.record(plugin, hook, subject, text, time.time(), skipped=True)
+        if decision is not None and isinstance(pod, Pod):
+            self.on_skip(plugin, hook, pod)
 
     # --- helpers ------------------------------------------------------------------------------------------
 

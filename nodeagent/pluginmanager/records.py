@@ -23,6 +23,8 @@ class Decision(MutableStruct):
     last_at: float = 0.0
     """Time of the latest repetition."""
     count: int = 1
+    skipped: bool = False
+    """The plugin was not asked, because it is in quarantine."""
 
 
 class PluginInfo(MutableStruct):

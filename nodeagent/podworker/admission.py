@@ -80,7 +80,9 @@ class PodAdmission:
 
     def rejected_by(self, pod: Pod) -> str:
         """Return the third-party plugin that rejected the pod, empty for a part of the agent."""
-        decisions = [each for each in self._plugins.decisions.about(pod.full_name) if each.hook == HOOK]
+        decisions = [
+            each for each in self._plugins.decisions.about(pod.full_name) if each.hook == HOOK and not each.skipped
+        ]
         return decisions[-1].plugin if decisions and not self._plugins.is_bundled(decisions[-1].plugin) else ""
 
     def is_pending(self, uid: str) -> bool:
@@ -111,6 +113,7 @@ class PodAdmission:
         except PluginError as error:
             if error.transient:
                 raise
+            self._plugins.record_decision(error.plugin, HOOK, pod.full_name, "failed")
             return Rejection("UnexpectedAdmissionError", str(error))
         if result is not None and result.value.retry:
             raise _Delayed(result.plugin, f"{result.value.reason}: {result.value.message}")

@@ -169,6 +169,7 @@ class Explainer:
                 if pod.full_name in p.pods and not p.resolving_credentials
             },
             deciding=self._deciding(pod) if worker is None else "",
+            calling=self._calling(pod) if worker is not None else "",
             resolving={p.image: now - p.since for p in pulls if pod.full_name in p.pods and p.resolving_credentials},
             pending_volumes={name: now - pending_since for name, pending_since in pending.items()},
             volumes=states,
@@ -179,15 +180,22 @@ class Explainer:
 
     def _deciding(self, pod: Pod) -> str:
         """Return the plugin that is deciding on the pod's admission, or on that of a pod before it."""
-        for each in self._plugins.in_flight:
+        for each in self._plugins.calls.in_flight:
             if each.hook in _ADMITTING and each.subject == pod.full_name:
                 return f"waiting for plugin {each.plugin} ({each.hook}) for {time.monotonic() - each.since:.0f} s"
         if problem := self._workers.admission_problem(pod.uid):
             return f"waiting for the next attempt: {problem}"
-        for each in self._plugins.in_flight:
+        for each in self._plugins.calls.in_flight:
             if each.hook in _ADMITTING:
                 since = f"{time.monotonic() - each.since:.0f} s"
                 return f"waiting for plugin {each.plugin} ({each.hook}, pod {each.subject}) for {since}"
+        return ""
+
+    def _calling(self, pod: Pod) -> str:
+        """Return the third-party plugin of which a call for the pod is in progress."""
+        for each in self._plugins.calls.in_flight:
+            if each.subject == pod.full_name and not self._plugins.is_bundled(each.plugin):
+                return f"waiting for plugin {each.plugin} ({each.hook}) for {time.monotonic() - each.since:.0f} s"
         return ""
 
     def _seconds_to_retry(self, inputs: PodDiagnosticInputs, at: StageReport) -> float | None:
@@ -214,7 +222,7 @@ class Explainer:
         if at is None or at.stage is not Stage.ADMIT or at.state is not StageState.BLOCKED:
             return ""
         for decision in reversed(self._plugins.decisions.about(pod.full_name)):
-            if decision.hook in ("nodeagent_admit_pod", "nodeagent_permit_pod"):
+            if decision.hook in ("nodeagent_admit_pod", "nodeagent_permit_pod") and not decision.skipped:
                 return decision.plugin
         return ""
 

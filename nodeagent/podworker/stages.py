@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+import msgspec
 from msgspec import field
 
 from nodeagent.base.structs import Struct
@@ -51,6 +52,8 @@ class PodDiagnosticInputs(Struct, frozen=True, kw_only=True):
     """Pulls that this pod waits for, by image: duration in seconds, and whether the pull is queued."""
     deciding: str = ""
     """Message about the plugin that is deciding on the admission, if any."""
+    calling: str = ""
+    """Message about the plugin that the sync in progress is waiting for, if any."""
     resolving: Mapping[str, float] = field(default_factory=dict)
     """Images whose credentials are being resolved: duration in seconds."""
     pending_volumes: Mapping[str, float] = field(default_factory=dict)
@@ -101,7 +104,7 @@ def stages_of(inputs: PodDiagnosticInputs) -> list[StageReport]:
             stage: report for stage, report in reports.items() if stage is Stage.END or report.state is not WORKING
         }
     else:
-        _mark_later_stages_waiting(reports)
+        _mark_later_stages_waiting(reports, inputs.calling)
     return [reports[stage] for stage in Stage if stage in reports]
 
 
@@ -113,9 +116,14 @@ def blocking(stages: Sequence[StageReport]) -> StageReport | None:
     return next((by_name[stage] for stage in ORDER if by_name[stage].state is not DONE), None)
 
 
-def _mark_later_stages_waiting(reports: dict[Stage, StageReport]) -> None:
-    """Mark stages in progress after the first unfinished one as waiting; failed stages are kept."""
+def _mark_later_stages_waiting(reports: dict[Stage, StageReport], calling: str) -> None:
+    """Mark stages in progress after the first unfinished one as waiting; failed stages are kept.
+
+    :param calling: message about a plugin, added to the first unfinished stage.
+    """
     open_ = [stage for stage in ORDER if reports[stage].state is not DONE]
+    if calling and open_ and (first := reports[open_[0]]).state is WORKING:
+        reports[open_[0]] = msgspec.structs.replace(first, detail=f"{first.detail}, {calling}")
     for stage in open_[1:]:
         if reports[stage].state is WORKING:
             reports[stage] = StageReport(stage=stage, state=WAITING)
@@ -169,7 +177,8 @@ def _volumes(inputs: PodDiagnosticInputs) -> StageReport:
     if inputs.observed is not None and inputs.observed.sandboxes:
         at = _timestamp(inputs.observed.sandboxes[-1].created_at)
         return StageReport(stage=Stage.VOLUMES, state=DONE, at=at, detail=f"{len(names)} mounted")
-    if worker is not None and worker.error and worker.reason in _AFTER_VOLUMES:
+    mounted = {state.volume for state in inputs.volumes if state.phase == "Mounted"}
+    if mounted.issuperset(names) or (worker is not None and worker.error and worker.reason in _AFTER_VOLUMES):
         return StageReport(stage=Stage.VOLUMES, state=DONE, detail=f"{len(names)} mounted")
     return StageReport(stage=Stage.VOLUMES, state=WORKING, detail=f"{len(names)} to set up")
 

@@ -51,6 +51,8 @@ class RunningAgent:
     runtime: FakeRuntime
     recorder: FakeRecorder
     source: FakePodSource
+    root_dir: Path
+    """The root directory, for files that the plugin creates."""
     _pods: dict[str, Pod] = field(default_factory=dict)
     _failure: Callable[[], BaseException | None] = lambda: None
 
@@ -123,8 +125,15 @@ class RunningAgent:
             if condition():
                 return
             if step * _STEP_SECONDS > within_seconds:
-                states = {name: str(self.status(name).phase) for name in self._pods}
-                raise AssertionError(f"timed out after {within_seconds:g} s; pods: {states}")
+                states = [await self._state(name) for name in self._pods]
+                raise AssertionError(f"timed out after {within_seconds:g} s; pods: {'; '.join(states)}")
+
+    async def _state(self, name: str) -> str:
+        """Return phase and cause of the state of a pod."""
+        namespace, _, pod = name.partition("/")
+        phase = str(self.status(name).phase) or "Pending"
+        found = await self.query("why", namespace=namespace, name=pod)
+        return f"{name}: {phase}, {found['cause']}" if found["cause"] else f"{name}: {phase}"
 
     def _publish(self) -> None:
         self.source.set(*self._pods.values())
@@ -220,7 +229,9 @@ async def running_agent(
     def failure() -> BaseException | None:
         return task.exception() if task.done() and not task.cancelled() else None
 
-    running = RunningAgent(agent, manager, clock, fakes.runtime, fakes.recorder, fakes.source, _failure=failure)
+    running = RunningAgent(
+        agent, manager, clock, fakes.runtime, fakes.recorder, fakes.source, directory, _failure=failure
+    )
     try:
         await running.wait_until(lambda: agent.context.pods.all_sources_ready)
         yield running

@@ -108,7 +108,7 @@ async def _gather(manager: PluginManager, hook: str, **arguments: Any) -> Sequen
     results = await manager.gather(hook, **arguments)
     for plugin, count in _failures(manager, hook).items():
         if count > before.get(plugin, 0):
-            state = manager.quarantine(plugin.partition(".")[0])
+            state = manager.calls.quarantines.get(plugin.partition(".")[0])
             raise PluginError(plugin, f"{hook} failed" if state is None else state.last_error)
     return results
 

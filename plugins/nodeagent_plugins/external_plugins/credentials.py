@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
 from nodeagent import hookimpl
@@ -10,7 +9,6 @@ from nodeagent.base.plugin_rpc import methods_of
 from nodeagent.base.pluginproto import plugin_v1_pb2 as api
 from nodeagent.contracts.image_service import Credentials
 from nodeagent.contracts.images import CredentialProvider
-from nodeagent.errors import PluginError
 from nodeagent.model.pod import Pod
 from nodeagent_plugins.external_plugins.messages import encode_pod
 from nodeagent_plugins.external_plugins.session import Session
@@ -18,8 +16,6 @@ from nodeagent_plugins.external_plugins.session import Session
 SECONDS = 30.0
 """Time limit of a call."""
 _METHODS = methods_of(api.DESCRIPTOR.services_by_name["Credentials"])
-
-_log = logging.getLogger(__name__)
 
 
 class CredentialHooks:
@@ -34,18 +30,13 @@ class CredentialHooks:
 
 
 class ExternalCredentials:
-    """Implements the contract ``CredentialProvider``; a failure is logged, and the image is pulled without them."""
+    """Implements the contract ``CredentialProvider``."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     async def credentials(self, image: str, pod: Pod | None = None) -> Sequence[Credentials]:
-        try:
-            return await fetch_credentials(self._session, image, pod)
-        except PluginError as error:
-            fields = {"plugin": self._session.plugin.name, "image": image, "err": str(error)}
-            _log.error("Failed to get credentials from plugin", extra=fields)
-            return ()
+        return await fetch_credentials(self._session, image, pod)
 
 
 async def fetch_credentials(session: Session, image: str, pod: Pod | None) -> Sequence[Credentials]:

@@ -13,6 +13,8 @@ import sys
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
 _UMASK = 0o077
+_MAX_INTERPRETERS = 4
+"""Longest chain of scripts and their interpreters."""
 
 
 def launch(request: dict) -> None:  # type: ignore[type-arg]
@@ -38,7 +40,32 @@ def launch(request: dict) -> None:  # type: ignore[type-arg]
     if os.getppid() != request["parent"]:
         sys.exit(0)  # The agent has exited in the meantime.
     command = request["command"]
-    os.execvp(command[0], command)  # noqa: S606  no shell
+    try:
+        os.execvp(command[0], command)  # noqa: S606  no shell
+    except PermissionError as error:
+        raise OSError(f"{error.strerror}: {obstacle(command[0]) or command[0]}") from error
+
+
+def obstacle(path: str) -> str:
+    """Return what prevents the user of this process from executing *path*, empty if unknown."""
+    for _ in range(_MAX_INTERPRETERS):
+        for file in dict.fromkeys((os.path.abspath(path), os.path.realpath(path))):  # noqa: PTH100
+            parts = file.split("/")
+            for end in range(2, len(parts)):
+                directory = "/".join(parts[:end])
+                if not os.access(directory, os.X_OK):
+                    return f"user {os.getuid()} cannot access directory {directory}, which contains {path}"
+        if not os.access(path, os.X_OK):
+            return f"user {os.getuid()} cannot execute {path}"
+        try:
+            with open(path, "rb") as script:  # noqa: PTH123
+                line = script.readline(256)
+        except OSError:
+            return f"user {os.getuid()} cannot read {path}"
+        if not line.startswith(b"#!"):
+            return ""
+        path = line[2:].split()[0].decode(errors="replace")
+    return ""
 
 
 if __name__ == "__main__":

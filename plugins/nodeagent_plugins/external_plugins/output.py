@@ -28,6 +28,8 @@ class OutputLog:
         self._plugin, self._emit, self._clock = plugin, emit or self._log, clock
         self._bucket = TokenBucket(lines_per_second, int(lines_per_second * _BURST_SECONDS), clock)
         self._dropped = 0
+        self.last = ""
+        """The last line that was not dropped."""
 
     async def copy(self, reader: asyncio.StreamReader) -> None:
         """Log the lines of *reader* until its end."""
@@ -53,6 +55,7 @@ class OutputLog:
             self._dropped = 0
         text = line[:_MAX_LINE_BYTES].decode(errors="replace").rstrip("\r")
         if text:
+            self.last = text
             self._emit(text)
 
     def _log(self, text: str) -> None:

@@ -107,6 +107,12 @@ class Executable:
         self._emit = emit
         self._plugin, self._directory, self._owner = plugin, directory, owner
         self._cgroup, self._clock = cgroup, clock
+        self._output: OutputLog | None = None
+
+    @property
+    def last_line(self) -> str:
+        """Last line of the output of the latest process, empty without output."""
+        return self._output.last if self._output is not None else ""
 
     @property
     def socket(self) -> Path:
@@ -158,6 +164,7 @@ class Executable:
         loop = asyncio.get_running_loop()
         transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), popen.stdout)
         log = OutputLog(self._plugin.name, self._plugin.log_lines_per_second, self._clock, self._emit)
+        self._output = log
         try:
             await log.copy(reader)
         finally:

@@ -19,6 +19,8 @@ _RECONNECT_SECONDS, _MAX_RECONNECT_SECONDS = 0.5, 10.0
 _STABLE_SECONDS = 60.0
 """The back-off is reset after a connection that has lasted this long."""
 _EXIT_SECONDS = 0.5
+_MAX_OUTPUT = 500
+"""Number of characters of the last line of output in the reason of a failure."""
 
 _CONNECTED = Gauge(
     "nodeagent_plugin_connected",
@@ -106,7 +108,10 @@ def supervise_executable(session: Session, make: Callable[[], Awaitable[Executab
         async with executable.running() as process:
             _STARTS.inc(plugin.name)
             _log.info("Started out-of-process plugin", extra={"plugin": plugin.name, "pid": process.pid})
-            return await _until_failed(session, executable.socket, process, clock)
+            reason = await _until_failed(session, executable.socket, process, clock)
+        # Only now has the output of the process been read.
+        last_line = executable.last_line[:_MAX_OUTPUT]
+        return f"{reason}; last output: {last_line}" if last_line else reason
 
     backoff = Backoff(plugin.restart_seconds, plugin.max_restart_seconds, jitter=0.5)
     return Supervisor(session, run_once, backoff, clock)

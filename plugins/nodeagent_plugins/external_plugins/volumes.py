@@ -10,12 +10,12 @@ from nodeagent import hookimpl
 from nodeagent.base.plugin_rpc import Method, methods_of
 from nodeagent.base.pluginproto import plugin_v1_pb2 as api
 from nodeagent.contracts.volumes import MountedVolume, VolumeKind
-from nodeagent.errors import PluginError, VolumeError
+from nodeagent.errors import PluginError, PluginTimeout, VolumeError
 from nodeagent.model.pod import Pod, Volume
 from nodeagent_plugins.external_plugins.messages import encode, encode_pod
 from nodeagent_plugins.external_plugins.session import Session
 
-SECONDS = 120.0
+SECONDS = 100.0
 """Time limit of a call; volumes of pods wait concurrently."""
 _METHODS = methods_of(api.DESCRIPTOR.services_by_name["Volumes"])
 
@@ -58,5 +58,7 @@ class ExternalVolumeKind:
     async def _call(self, name: str, method: Method, request: Any) -> Any:
         try:
             return await self._session.call(name, method, request, SECONDS)
+        except PluginTimeout:  # A failure of the plugin, not of the volume.
+            raise
         except PluginError as error:
             raise VolumeError(str(error)) from error

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.images import CredentialLookupResult, CredentialProvider, DiagnosableCredentialProvider
 from nodeagent.contracts.runtime import Credentials
-from nodeagent.errors import ApiError
+from nodeagent.errors import ApiError, PluginError
 from nodeagent.model.image_name import ImageName
 from nodeagent.model.pod import Pod
 from nodeagent_plugins.image_pull.keyring import read_pull_secrets
@@ -53,19 +53,22 @@ class CredentialSources:
             self._context.recorder.record(pod.reference(), EventType.WARNING, "FailedToRetrieveImagePullSecret", note)
         found = read_pull_secrets(secrets).lookup(name.repository)
         for provider in self._providers:
-            if isinstance(provider, DiagnosableCredentialProvider):
-                result = await provider.lookup(name.repository, pod)
-                found.extend(result.credentials)
-                self._report_failures(pod, result)
-            else:
-                found.extend(await provider.credentials(name.repository, pod))
+            try:
+                if isinstance(provider, DiagnosableCredentialProvider):
+                    result = await provider.lookup(name.repository, pod)
+                    found.extend(result.credentials)
+                    self._report_failures(pod, result)
+                else:
+                    found.extend(await provider.credentials(name.repository, pod))
+            except PluginError as error:  # The image may be public, or another provider may have credentials.
+                self._report_failure(pod, str(error))
         return tuple(dict.fromkeys(found))
 
     def _report_failures(self, pod: Pod, result: CredentialLookupResult) -> None:
         for inquiry in result.lookups:
             if inquiry.failure:
-                note = (
-                    f'Credential provider "{inquiry.source}" {inquiry.failure}; '
-                    "attempting to pull the image may not succeed."
-                )
-                self._context.recorder.record(pod.reference(), EventType.WARNING, "CredentialProviderFailed", note)
+                self._report_failure(pod, f'Credential provider "{inquiry.source}" {inquiry.failure}')
+
+    def _report_failure(self, pod: Pod, failure: str) -> None:
+        note = f"{failure}; attempting to pull the image may not succeed."
+        self._context.recorder.record(pod.reference(), EventType.WARNING, "CredentialProviderFailed", note)

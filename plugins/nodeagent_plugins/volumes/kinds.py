@@ -17,7 +17,7 @@ from nodeagent.contracts.persistent_volumes import (
     VolumeSpec,
 )
 from nodeagent.contracts.volumes import DriverVolumeKind, MountedVolume, VolumeKind
-from nodeagent.errors import NodeAgentError, VolumeError
+from nodeagent.errors import NodeAgentError, PluginError, VolumeError
 from nodeagent.model.persistent_volume import PersistentVolume, PersistentVolumeSpec
 from nodeagent.model.pod import Volume
 from nodeagent_plugins.volumes.features import features_of
@@ -59,8 +59,11 @@ class AdaptedKind:
         return volume is not None and self._kind.supports(volume)
 
     def handles(self, volume: Volume) -> bool:
-        """Return whether the kind supports a volume of a pod spec."""
-        return self._kind.supports(volume)
+        """Return whether the kind supports a volume of a pod spec; false if its plugin fails to answer."""
+        try:
+            return self._kind.supports(volume)
+        except PluginError:
+            return False
 
     def plugin_name(self, spec: VolumeSpec) -> str:
         return self._plugin
@@ -109,6 +112,10 @@ class Kinds:
         self.adapted = [AdaptedKind(kind) for kind in kinds]
         self.persistent = list(persistent)
 
+    def adapted_for(self, spec: VolumeSpec) -> AdaptedKind | None:
+        """Return the first adapted kind that supports a volume, ``None`` if none does."""
+        return next((kind for kind in self.adapted if _supports(kind, spec, [])), None)
+
     def replace(
         self, removed: Sequence[VolumeKind], added: Sequence[VolumeKind], users: Callable[[AdaptedKind], Sequence[str]]
     ) -> None:
@@ -133,19 +140,18 @@ class Kinds:
     def of(self, spec: VolumeSpec) -> PersistentVolumeKind:
         """Return the kind of a volume.
 
-        :raises VolumeError: no kind supports it.
+        :raises VolumeError: no kind supports it; the message has the errors of plugins that failed to answer.
         """
-        for kind in self.adapted:
-            if kind.supports(spec):
+        failures: list[str] = []
+        for kind in (*self.adapted, *self.persistent):
+            if _supports(kind, spec, failures):
                 return kind
-        for other in self.persistent:
-            if other.supports(spec):
-                return other
+        reasons = "".join(f"; {failure}" for failure in failures)
         if spec.persistent_volume is None:
-            raise VolumeError(f"volumes of type {source_of(spec.volume)} are not supported on this node")
+            raise VolumeError(f"volumes of type {source_of(spec.volume)} are not supported on this node{reasons}")
         raise VolumeError(
             f'failed to get Plugin from volumeSpec for volume "{spec.name}" err=no volume plugin matched: '
-            f"type {source_of_persistent_volume(spec.persistent_volume)} is not supported on this node"
+            f"type {source_of_persistent_volume(spec.persistent_volume)} is not supported on this node{reasons}"
         )
 
     def owner(self, directory: Path) -> PersistentVolumeKind | None:
@@ -154,7 +160,23 @@ class Kinds:
         for kind in (*self.persistent, *self.adapted):
             if kind.name == name:
                 return kind
-        return next((kind for kind in self.adapted if kind.owns(directory)), None)
+        return next((kind for kind in self.adapted if _owns(kind, directory)), None)
+
+
+def _supports(kind: PersistentVolumeKind, spec: VolumeSpec, failures: list[str]) -> bool:
+    """Return whether a kind supports a volume; the failure of a plugin to answer must not affect other volumes."""
+    try:
+        return kind.supports(spec)
+    except PluginError as error:
+        failures.append(str(error))
+        return False
+
+
+def _owns(kind: AdaptedKind, directory: Path) -> bool:
+    try:
+        return kind.owns(directory)
+    except PluginError:  # Logged where it is raised; the volume is not removed.
+        return False
 
 
 def inline_volume(spec: VolumeSpec) -> Volume | None:
