@@ -9,6 +9,7 @@ import inspect
 import json
 import re
 import statistics
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
@@ -124,7 +125,7 @@ def _fixtures(suite: type) -> str:
     """Return the fixtures of a suite that an implementation has to provide."""
     found = []
     for kind in reversed(suite.__mro__[:-1]):
-        (definition,) = ast.parse(inspect.cleandoc(inspect.getsource(kind))).body
+        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
         assert isinstance(definition, ast.ClassDef)
         found += [
             node.name

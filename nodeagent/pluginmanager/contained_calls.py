@@ -186,7 +186,7 @@ class ContainedCalls:
             quarantine.recovered(time.monotonic())
 
     def withdraw(self, plugin: str) -> Quarantine | None:
-        """Forget the failures of a plugin that is removed; return them."""
+        """Drop the failures of a plugin that is removed; return them."""
         self._failing = {key for key in self._failing if key[0].partition(".")[0] != plugin}
         return self._quarantines.pop(plugin, None)
 

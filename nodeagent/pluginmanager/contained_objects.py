@@ -34,7 +34,7 @@ class MethodCalls(Protocol):
         """Call an async method.
 
         :raises PluginError: the call failed or exceeded its deadline.
-        :raises NodeAgentError: the method refused its arguments, which is no failure of the plugin.
+        :raises NodeAgentError: the method rejected its arguments, which does not count as a failure of the plugin.
         """
         ...
 

@@ -24,7 +24,7 @@ class Decision(MutableStruct):
     """Time of the latest repetition."""
     count: int = 1
     skipped: bool = False
-    """The plugin was not asked, because it is in quarantine."""
+    """The plugin was not called, because it is in quarantine."""
 
 
 class PluginInfo(MutableStruct):

@@ -59,7 +59,7 @@ class AdaptedKind:
         return volume is not None and self._kind.supports(volume)
 
     def handles(self, volume: Volume) -> bool:
-        """Return whether the kind supports a volume of a pod spec; false if its plugin fails to answer."""
+        """Return whether the kind supports a volume of a pod spec; false if its plugin fails."""
         try:
             return self._kind.supports(volume)
         except PluginError:
@@ -140,7 +140,7 @@ class Kinds:
     def of(self, spec: VolumeSpec) -> PersistentVolumeKind:
         """Return the kind of a volume.
 
-        :raises VolumeError: no kind supports it; the message has the errors of plugins that failed to answer.
+        :raises VolumeError: no kind supports it; the message has the errors of plugins that failed.
         """
         failures: list[str] = []
         for kind in (*self.adapted, *self.persistent):
@@ -164,7 +164,7 @@ class Kinds:
 
 
 def _supports(kind: PersistentVolumeKind, spec: VolumeSpec, failures: list[str]) -> bool:
-    """Return whether a kind supports a volume; the failure of a plugin to answer must not affect other volumes."""
+    """Return whether a kind supports a volume; the failure of a plugin must not affect other volumes."""
     try:
         return kind.supports(spec)
     except PluginError as error:

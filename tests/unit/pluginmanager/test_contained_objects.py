@@ -72,7 +72,7 @@ async def test_objects_of_bundled_plugins_are_called_directly():
     assert provided(original, origin="nodeagent")[1] is original
 
 
-async def test_failures_of_methods_name_the_plugin_are_counted_and_start_a_quarantine(caplog):
+async def test_failures_of_methods_name_the_plugin_and_start_a_quarantine(caplog):
     async def setup():
         raise KeyError("badge")
 
@@ -91,7 +91,7 @@ async def test_failures_of_methods_name_the_plugin_are_counted_and_start_a_quara
     assert caplog.records[0].exc_info[0] is KeyError
 
 
-async def test_error_of_the_contract_is_no_failure_of_the_plugin():
+async def test_error_of_the_contract_does_not_count_as_a_failure():
     async def setup():
         raise VolumeError("no badge left")
 

@@ -81,7 +81,7 @@ async def test_pod_that_is_decided_on_without_a_quarantined_plugin_has_one_event
     guard.rejection = OSError("boom")
     manager.contain(QuarantinePolicy(failures=1))
     for _ in range(4):
-        await veto(manager)  # The first call fails, because the result is no rejection.
+        await veto(manager)  # The first call fails, because its result is invalid: not a rejection.
 
     assert [(event.reason, event.note) for event in recorder.events if event.reason == "PluginSkipped"] == [
         (

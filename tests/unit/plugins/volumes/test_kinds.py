@@ -68,7 +68,7 @@ class Broken(Scratch):
         raise PluginError("broken", "volume_kind.supports failed: TypeError()")
 
 
-def test_plugin_that_fails_to_answer_affects_only_volumes_that_no_other_kind_supports() -> None:
+def test_failing_kind_affects_only_volumes_without_another_kind() -> None:
     kinds = Kinds([Broken(), Scratch()], [])  # type: ignore[list-item]
     scratch, other = ({"name": "v", "emptyDir": {}}, {"name": "v", "iscsi": {"iqn": "i"}})
 
