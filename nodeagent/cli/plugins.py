@@ -305,4 +305,4 @@ def _time(at: datetime) -> str:
 
 def _seconds(seconds: float) -> str:
     """Return a duration for display, empty without calls."""
-    return "" if not seconds else f"{seconds * 1000:g}ms" if seconds < 1 else f"{seconds:g}s"
+    return "" if not seconds else f"{seconds * 1000:.3g}ms" if seconds < 1 else f"{seconds:.3g}s"

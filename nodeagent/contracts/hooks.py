@@ -116,10 +116,11 @@ class PluginHost(Protocol):
         """
         ...
 
-    def record_recovery(self, plugin: str) -> None:
+    def record_recovery(self, plugin: str, *, version: str = "") -> None:
         """Record that the condition of earlier failures is over; a quarantined plugin is called again immediately.
 
         :param plugin: name of the plugin.
+        :param version: the plugin's version for display, if it is known only now.
         """
         ...
 

@@ -326,8 +326,14 @@ class PluginManager:
         if info is not None:
             self.calls.record_failure(info, error)
 
-    def record_recovery(self, plugin: str) -> None:
-        """Record that the condition of earlier failures is over; a quarantined plugin is called again immediately."""
+    def record_recovery(self, plugin: str, *, version: str = "") -> None:
+        """Record that the condition of earlier failures is over; a quarantined plugin is called again immediately.
+
+        :param version: the plugin's version for display, if it is known only now.
+        """
+        info = self._infos.get(plugin)
+        if info is not None and version:
+            info.version = version
         self.calls.record_recovery(plugin)
 
     def deadline_of(self, hook: str) -> float:

@@ -103,12 +103,16 @@ def register_plugins(settings: Mapping[str, Any], context: ConfigContext, plugin
             context.clock,
             on_failure=partial(plugins.record_failure, plugin.name),
         )
-        session.on_connected.append(partial(plugins.record_recovery, plugin.name))
+        session.on_connected.append(partial(_connected, session, plugins))
         call = HookCalls(session, plugins.deadline_of)
         parts = [make(call) for capability, make in CALL_HOOKS.items() if capability in plugin.capabilities]
         providers = [make(session) for name, make in PROVIDER_HOOKS.items() if name in plugin.capabilities]
         hooks = Hooks(Lifetime(session, directory, names), *parts, *providers)
         plugins.register(hooks, name=plugin.name, origin=plugin.origin)
+
+
+def _connected(session: Session, plugins: PluginHost) -> None:
+    plugins.record_recovery(session.plugin.name, version=session.version)
 
 
 def socket_of(plugin: ExternalPlugin, directory: Path) -> str:

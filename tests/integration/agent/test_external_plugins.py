@@ -72,6 +72,8 @@ def test_admission_decisions_are_effective(node: Node) -> None:
 
     rejected = node.phase("rejected", "Failed")
 
+    assert plugins(node)["shelf"]["version"] == "1.0"
+
     assert rejected["status"]["reason"] == "NotToday"
     assert rejected["status"]["message"] == "Pod was rejected: try another node"
     wait_until(lambda: "AdmissionDelayed" in node.reasons("waiting"), "the event of the delay")
