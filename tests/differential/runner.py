@@ -28,6 +28,8 @@ _ALLOCATED = ("clusterIP", "clusterIPs", "healthCheckNodePort")
 _NOW = re.compile(r'"20(?:2[5-9]|[3-9]\d)-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z"')
 """Times after the recorded objects' own, which are of 2024."""
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_OWN_LABEL = re.compile(rf'("(?:batch\.kubernetes\.io/)?controller-uid": )"{_UUID.pattern}"')
+"""Labels of a Job with its UID."""
 _TOKEN_VOLUME = re.compile(r"kube-api-access-[a-z0-9]{5}")
 
 
@@ -203,6 +205,8 @@ def normalize(obj: Json) -> Json:
             rules.sort(key=json.dumps)  # upstream's order is that of a Go map
     if result.get("kind") == "Service":
         _without_allocations(result)
+    elif result.get("kind") == "Job":
+        result = json.loads(_OWN_LABEL.sub(r'\1"<uid>"', json.dumps(result)))
     return result
 
 
