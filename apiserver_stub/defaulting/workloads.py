@@ -21,9 +21,10 @@ def _default_deployment(spec: Object) -> None:
 
 def _default_daemon_set(spec: Object) -> None:
     strategy = spec.setdefault("updateStrategy", {})
-    if strategy.setdefault("type", ROLLING) == ROLLING:
-        rolling = strategy.setdefault("rollingUpdate", {})
-        rolling.setdefault("maxUnavailable", 1)
+    is_rolling = strategy.setdefault("type", ROLLING) == ROLLING
+    rolling = strategy.setdefault("rollingUpdate", {}) if is_rolling else strategy.get("rollingUpdate")
+    if rolling is not None:
+        rolling.setdefault("maxUnavailable", int(is_rolling))
         rolling.setdefault("maxSurge", 0)
 
 
@@ -110,7 +111,7 @@ def job_defaults(*, replacement_policy: bool) -> Defaults:
         spec.setdefault("backoffLimit", 6 if spec.get("backoffLimitPerIndex") is None else _NO_BACKOFF_LIMIT)
         labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
         if labels and not job["metadata"].get("labels"):
-            job["metadata"]["labels"] = dict(labels)
+            job["metadata"]["labels"] = labels  # Shared: a new Job also gets the generated ones, see JobStrategy.
         spec.setdefault("completionMode", "NonIndexed")
         spec.setdefault("suspend", False)
         policy = spec.get("podFailurePolicy")

@@ -12,6 +12,7 @@ from apiserver_stub.kinds.autoscaler_versions import annotation, default_metrics
 from apiserver_stub.kinds.columns import AGE, NAME, at
 from apiserver_stub.kinds.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.validation.autoscalers import validate_autoscaler, validate_autoscaler_status
+from apiserver_stub.validation.metadata import MetadataRules
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
@@ -38,7 +39,7 @@ class AutoscalerStrategy(Strategy):
 
     def __init__(self, gates: FeatureGates, label_domain: str, to_current: Callable[[Object], Object] | None) -> None:
         self._gates, self._to_current = gates, to_current
-        self._metrics_annotation = annotation(label_domain, "metrics")
+        self._label_domain, self._metrics_annotation = label_domain, annotation(label_domain, "metrics")
 
     def default(self, new: Object) -> None:
         spec = new.setdefault("spec", {})
@@ -68,7 +69,8 @@ class AutoscalerStrategy(Strategy):
 
     def _validate(self, new: Object, *, was_zero: bool = False) -> list[Cause]:
         current = new if self._to_current is None else self._to_current(new)
-        return validate_autoscaler(current, scales_to_zero=was_zero or self._gates.enabled("HPAScaleToZero"))
+        to_zero = was_zero or self._gates.enabled("HPAScaleToZero")
+        return validate_autoscaler(current, self._label_domain, scales_to_zero=to_zero)
 
 
 def resources(settings: KindSettings) -> list[Resource]:
@@ -95,6 +97,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             convert=convert,
             strategy=AutoscalerStrategy(settings.gates, domain, to_current),
             subresources=(Subresource("status"),),
+            metadata_rules=MetadataRules(whole=0),
             columns=columns,
         )
         for version, convert, to_current in (("v2", to_new, None), ("v1", to_old, to_new))

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 JOBS, CRON_JOBS = "batch/jobs", "batch/cronjobs"
 """Collections in the store."""
+_TEMPLATE_LABELS = ("spec", "template", "metadata", "labels")
 _GATED = (
     ("JobPodFailurePolicy", ("podFailurePolicy",)),
     ("JobBackoffLimitPerIndex", ("backoffLimitPerIndex", "maxFailedIndexes")),
@@ -76,9 +77,14 @@ class JobStrategy(Strategy):
             return validate_job_status(new.get("status") or {})
         options = self._template.options(old)
         any_values = bool(validate_selector(old["spec"].get("selector"), ""))
-        causes = validate_job(new, options, self._labels, any_values=any_values)
+        had_labels = {self._labels.uid, self._labels.name} <= (dig(old, _TEMPLATE_LABELS) or {}).keys()
+        causes = validate_job(new, options, self._labels, any_values=any_values, prefixed=had_labels)
         elastic = _is_enabled(self._gates, "ElasticIndexedJob")
-        return causes + validate_job_update(new, old, options, elastic=elastic)
+        return causes + validate_job_update(new, old, options, elastic=elastic, any_values=any_values)
+
+    def canonicalize(self, new: Object) -> None:
+        if not new["metadata"].get("labels") and (labels := dig(new, _TEMPLATE_LABELS)):
+            new["metadata"]["labels"] = {**labels}  # Generated ones, if the template had none before.
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
         return self._template.warnings(new, old, in_pod_names=True)
@@ -94,6 +100,8 @@ class JobStrategy(Strategy):
             (self._labels.uid, metadata["uid"]),
         ):
             labels.setdefault(key, value)
+        if metadata.get("labels") is labels:  # The default, which contains the generated labels.
+            metadata["labels"] = {**labels}
         selector = spec["selector"] = spec.get("selector") or {}
         selector["matchLabels"] = {self._labels.uid: metadata["uid"], **(selector.get("matchLabels") or {})}
 

@@ -50,6 +50,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             "CSIStorageCapacity",
             "csistoragecapacities",
             strategy=StorageCapacityStrategy(),
+            unconditional_update=False,
             columns=(
                 NAME,
                 at("StorageClassName", "storageClassName", default=""),

@@ -136,7 +136,8 @@ def _check_of(shape: Shape, complete: bool) -> Check:
             return _SCALARS[shape.form]
 
 
-def _object_check(shape: Shape, complete: bool) -> Check:
+def _object_check(shape: Shape, complete: bool, embedded: bool = False) -> Check:
+    """Return the check of an object; *embedded* is the metadata of a template, which the server does not process."""
     checks: dict[str, Check] = {}
     texts = frozenset(name for name, member in shape.members.items() if member.form is Form.TEXT)
     owner = shape.name
@@ -146,8 +147,8 @@ def _object_check(shape: Shape, complete: bool) -> Check:
     if complete:
         always = shape.blank()
         forms = {name: member.form for name, member in shape.members.items() if name not in shape.tracked}
-        if owner == "ObjectMeta":
-            del forms["managedFields"]  # An empty list resets the managed fields.
+        if not embedded:
+            forms.pop(_EMPTY_LISTS.get(owner, ""), None)
         # Empty lists that are always present are kept until their owner is recorded, see stored_form.
         dropped = frozenset(
             name
@@ -160,8 +161,10 @@ def _object_check(shape: Shape, complete: bool) -> Check:
             raise _wrong_object(value, path, f"v1.{owner}")
         if not checks:  # Deferred to the first value, as shapes may be recursive.
             checks.update((name, _check_of(member, complete)) for name, member in shape.members.items())
-            if owner == "ObjectMeta":
+            if owner == "ObjectMeta" and not embedded:
                 checks["deletionTimestamp"] = _any_time
+            if owner in _TEMPLATES:
+                checks["metadata"] = _object_check(shape.members["metadata"], complete, embedded=True)
         found.members += len(value)
         changes: list[tuple[str, Any]] = []
         for name, content in value.items():
@@ -201,6 +204,14 @@ def _object_check(shape: Shape, complete: bool) -> Check:
         return value
 
     return run
+
+
+_TEMPLATES = ("PodTemplateSpec", "JobTemplateSpec")
+_EMPTY_LISTS = {
+    "ObjectMeta": "managedFields",  # resets the managed fields
+    "HPAScalingRules": "policies",  # prevents the default and is invalid
+}
+"""Fields by message in which an empty list differs from none."""
 
 
 def _map_check(shape: Shape, complete: bool) -> Check:

@@ -13,7 +13,11 @@ from apiserver_stub.apimachinery.status import (
 )
 from apiserver_stub.validation.names import path_problems
 from apiserver_stub.validation.pod_templates import validate_not_negative
-from apiserver_stub.validation.quantities import validate_nonnegative_amount, validate_positive_amount
+from apiserver_stub.validation.quantities import (
+    validate_container_resource_name,
+    validate_nonnegative_amount,
+    validate_positive_amount,
+)
 from nodeagent.base.names import label_problems
 
 _SOURCES = {
@@ -29,9 +33,10 @@ _SELECT, _POLICIES = ("Disabled", "Max", "Min"), ("Percent", "Pods")
 _MAX_WINDOW_SECONDS, _MAX_PERIOD_SECONDS = 3600, 1800
 
 
-def validate_autoscaler(autoscaler: Object, *, scales_to_zero: bool = False) -> list[Cause]:
+def validate_autoscaler(autoscaler: Object, label_domain: str, *, scales_to_zero: bool = False) -> list[Cause]:
     """Return the errors in the specification of a HorizontalPodAutoscaler in version ``v2``.
 
+    :param label_domain: domain of native resources.
     :param scales_to_zero: the minimum number of replicas may be 0.
     """
     spec = autoscaler["spec"]
@@ -46,7 +51,7 @@ def validate_autoscaler(autoscaler: Object, *, scales_to_zero: bool = False) -> 
     causes += _validate_reference(spec.get("scaleTargetRef") or {}, "spec.scaleTargetRef")
     metrics = spec.get("metrics") or []
     for index, metric in enumerate(metrics):
-        causes += _validate_metric(metric, f"spec.metrics[{index}]")
+        causes += _validate_metric(metric, f"spec.metrics[{index}]", label_domain)
     if least == 0 and not any(metric.get("type") in ("Object", "External") for metric in metrics):
         detail = "must specify at least one Object or External metric to support scaling to zero replicas"
         causes.append(forbidden_value("spec.metrics", detail))
@@ -73,7 +78,7 @@ def _validate_reference(reference: Object, field: str) -> list[Cause]:
     return causes
 
 
-def _validate_metric(metric: Object, field: str) -> list[Cause]:
+def _validate_metric(metric: Object, field: str, label_domain: str) -> list[Cause]:
     kind, causes = metric.get("type") or "", []
     if not kind:
         causes.append(required(f"{field}.type", "must specify a metric source type"))
@@ -81,7 +86,7 @@ def _validate_metric(metric: Object, field: str) -> list[Cause]:
         causes.append(not_supported(f"{field}.type", kind, tuple(_SOURCES)))
     given = [name for name in _ORDER if metric.get(name) is not None]
     if given:
-        causes += _validate_source(given[0], metric[given[0]], f"{field}.{given[0]}")
+        causes += _validate_source(given[0], metric[given[0]], f"{field}.{given[0]}", label_domain)
     expected = _SOURCES.get(kind, "")
     if not expected:
         causes.append(not_supported(f"{field}.type", kind, tuple(_SOURCES)))
@@ -94,7 +99,7 @@ def _validate_metric(metric: Object, field: str) -> list[Cause]:
     return causes
 
 
-def _validate_source(kind: str, source: Object, field: str) -> list[Cause]:
+def _validate_source(kind: str, source: Object, field: str, label_domain: str) -> list[Cause]:
     causes: list[Cause] = []
     target = source.get("target") or {}
     value, average = target.get("value"), target.get("averageValue")
@@ -102,6 +107,8 @@ def _validate_source(kind: str, source: Object, field: str) -> list[Cause]:
     if kind in ("resource", "containerResource"):
         if not source.get("name"):
             causes.append(required(f"{field}.name", "must specify a resource name"))
+        elif kind == "containerResource":
+            causes += validate_container_resource_name(source["name"], f"{field}.name", label_domain)
         if kind == "containerResource":
             if name := source.get("container"):
                 causes += invalid_each(f"{field}.container", name, label_problems(name))

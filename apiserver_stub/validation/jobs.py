@@ -57,21 +57,16 @@ class JobLabels(Struct, frozen=True):
         return cls(identity.label("controller-uid", "batch"), identity.label("job-name", "batch"))
 
 
-def validate_job(job: Object, options: PodOptions, labels: JobLabels, *, any_values: bool = False) -> list[Cause]:
+def validate_job(
+    job: Object, options: PodOptions, labels: JobLabels, *, any_values: bool = False, prefixed: bool = True
+) -> list[Cause]:
     """Return the errors in the specification of a Job.
 
     :param any_values: do not validate the values of the selector.
+    :param prefixed: generated labels with a prefix are required.
     """
     spec, name = job["spec"], job["metadata"].get("name") or ""
-    causes = _validate_generated(job, labels) + validate_job_spec(spec, "spec", options)
-    selector = spec.get("selector")
-    if selector is None:
-        causes.append(required("spec.selector"))
-    else:
-        causes += validate_selector(selector, "spec.selector", any_values=any_values)
-    found = _template_labels(spec)
-    if selector is None or not read_selector(selector).matches(found):
-        causes.append(invalid_value("spec.template.metadata.labels", found, _NO_MATCH))
+    causes = _validate_generated(job, labels, prefixed=prefixed) + _validate_spec(spec, options, any_values=any_values)
     completions = spec.get("completions") or 0
     if spec.get("completionMode") == INDEXED and completions > 0:
         host_name = f"{name}-{completions - 1}"
@@ -81,14 +76,17 @@ def validate_job(job: Object, options: PodOptions, labels: JobLabels, *, any_val
     return causes
 
 
-def validate_job_update(new: Object, old: Object, options: PodOptions, *, elastic: bool) -> list[Cause]:
-    """Return the errors in the change of a Job, apart from those of its new state.
+def validate_job_update(
+    new: Object, old: Object, options: PodOptions, *, elastic: bool, any_values: bool = False
+) -> list[Cause]:
+    """Return the errors in the change of a Job, including those of its new specification, which upstream repeats.
 
     :param elastic: the completions of indexed Jobs may change together with the parallelism.
+    :param any_values: do not validate the values of the selector.
     """
     spec, before = new["spec"], old["spec"]
     completions = spec.get("completions")
-    causes: list[Cause] = []
+    causes = _validate_spec(spec, options, any_values=any_values)
     if not elastic or spec.get("completionMode") != INDEXED:
         causes += validate_immutable(new, old, "completions")
     elif completions is not None and completions not in (before.get("completions"), spec.get("parallelism")):
@@ -171,7 +169,21 @@ def validate_job_spec(spec: Object, field: str, options: PodOptions) -> list[Cau
     return causes
 
 
-def _validate_generated(job: Object, labels: JobLabels) -> list[Cause]:
+def _validate_spec(spec: Object, options: PodOptions, *, any_values: bool) -> list[Cause]:
+    causes, selector = validate_job_spec(spec, "spec", options), spec.get("selector")
+    if selector is None:
+        causes.append(required("spec.selector"))
+    else:
+        causes += validate_selector(selector, "spec.selector", any_values=any_values)
+        if validate_selector(selector, ""):
+            return causes  # An invalid selector is not compared with the labels.
+    found = _template_labels(spec)
+    if selector is None or not read_selector(selector).matches(found):
+        causes.append(invalid_value("spec.template.metadata.labels", found, _NO_MATCH))
+    return causes
+
+
+def _validate_generated(job: Object, labels: JobLabels, *, prefixed: bool) -> list[Cause]:
     """Return the errors in the generated labels and selector of a Job without a manual selector."""
     spec, metadata = job["spec"], job["metadata"]
     if spec.get("manualSelector") or spec.get("selector") is None:
@@ -179,9 +191,9 @@ def _validate_generated(job: Object, labels: JobLabels) -> list[Cause]:
     expected = {
         LEGACY_UID: metadata.get("uid") or "",
         LEGACY_NAME: metadata.get("name") or "",
-        labels.uid: metadata.get("uid") or "",
-        labels.name: metadata.get("name") or "",
     }
+    if prefixed:
+        expected |= {labels.uid: expected[LEGACY_UID], labels.name: expected[LEGACY_NAME]}
     found, causes = _template_labels(spec), []
     for key, value in expected.items():
         path = f"spec.template.metadata.labels[{key}]"
@@ -189,7 +201,7 @@ def _validate_generated(job: Object, labels: JobLabels) -> list[Cause]:
             causes.append(required(path, f"must be '{value}'"))
         elif found[key] != value:
             causes.append(invalid_value(path, found, f"must be '{value}'"))
-    if not read_selector(spec["selector"]).matches(expected):
+    if not validate_selector(spec["selector"], "") and not read_selector(spec["selector"]).matches(expected):
         causes.append(invalid_value("spec.selector", spec["selector"], "`selector` not auto-generated"))
     return causes
 

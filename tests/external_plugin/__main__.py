@@ -54,6 +54,24 @@ class TestPlugin:
                     return api.AdmitPodResponse(decision=api.WAIT, reason="Later", message="not yet")
         return api.AdmitPodResponse(decision=api.ADMIT)
 
+    async def rank_pods(self, request: api.RankPodsRequest) -> api.RankPodsResponse:
+        pods = [json.loads(each.pod)["metadata"] for each in request.candidates]
+        pods.sort(key=lambda each: each.get("annotations", {}).get(BEHAVIOR) != "first")
+        return api.RankPodsResponse(uids=[each["uid"] for each in pods])
+
+    async def permit_eviction(self, request: api.PermitEvictionRequest) -> api.PermitEvictionResponse:
+        if json.loads(request.pod)["metadata"].get("annotations", {}).get(BEHAVIOR) != "keep":
+            return api.PermitEvictionResponse()
+        return api.PermitEvictionResponse(vetoed=True, reason="StillNeeded", message="somebody reads it")
+
+    async def get_credentials(self, request: api.GetCredentialsRequest) -> api.GetCredentialsResponse:
+        known = json.loads(os.environ["CREDENTIALS"])
+        if request.image not in known:
+            raise CallRejected("unknown image", "INTERNAL")
+        username, password = known[request.image]
+        found = api.RegistryCredentials(username=username, password=password)
+        return api.GetCredentialsResponse(credentials=[found])
+
     async def mutate_container(self, request: api.MutateContainerRequest) -> api.MutateContainerResponse:
         return api.MutateContainerResponse(set_env=[api.EnvVar(name="SHELF", value=request.config.image)])
 
@@ -104,6 +122,8 @@ async def main() -> None:
     handlers = {
         services["Plugin"]: {"GetPluginInfo": plugin.get_plugin_info, "Register": plugin.register},
         services["Admission"]: {"AdmitPod": plugin.admit_pod},
+        services["Eviction"]: {"RankPods": plugin.rank_pods, "PermitEviction": plugin.permit_eviction},
+        services["Credentials"]: {"GetCredentials": plugin.get_credentials},
         services["ContainerMutation"]: {"MutateContainer": plugin.mutate_container},
         services["Notifications"]: {"Notify": plugin.notify},
         services["NodeReport"]: {"ReportNode": plugin.report_node},

@@ -4,6 +4,7 @@ import asyncio
 import json
 import mmap
 
+import msgspec
 import pytest
 
 from nodeagent import hookimpl, local_client
@@ -108,6 +109,21 @@ def test_list_shows_state_calls_and_last_error(running, capsys):
     assert "failing since" in output
     assert "boom" in output
     assert "not running" not in output
+
+
+def test_list_of_one_plugin_contains_its_parts_and_decisions(running, capsys):
+    report, _ = asyncio.run(report_after(Rejection("Veto", "no")))
+    line = report.plugins[0]
+    part, other = (msgspec.structs.replace(line, name=name) for name in ("policy.audit", "other"))
+    running(msgspec.structs.replace(report, plugins=[line, part, other]))
+
+    assert main(["plugins", "list", "policy", "-o", "json"]) == 0
+
+    output = json.loads(capsys.readouterr().out)
+    assert [each["name"] for each in output["plugins"]] == ["policy", "policy.audit"]
+    assert len(output["decisions"]) == 1
+    assert main(["plugins", "list", "polcy"]) != 0
+    assert "plugin polcy: is not installed" in capsys.readouterr().err
 
 
 def test_list_states_that_no_agent_is_running(tmp_path, capsys):

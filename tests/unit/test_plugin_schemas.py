@@ -27,6 +27,12 @@ def test_each_mismatch_has_plugin_and_path(validator: Any) -> None:
     assert mismatches[0] == Mismatch("one", ".rules[1].n", "'x' is not of type 'number'")
 
 
+def test_unknown_setting_has_the_similar_one() -> None:
+    (mismatch,) = validate({"one": SCHEMA}, {"one": {"rulse": []}})
+
+    assert mismatch.message.endswith("'rulse' was unexpected); did you mean rules?")
+
+
 def test_no_settings_start_no_subprocess(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess, "run", None)
 

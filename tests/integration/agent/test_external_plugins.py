@@ -8,27 +8,19 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests import external_plugin
 from tests.integration.agent.conftest import Node
+from tests.integration.agent.plugin_node import PLUGIN, entry, pod, running
 from tests.integration.containerd import Containerd
-from tests.integration.programs import ApiServer, NodeAgent, simple_pod, wait_until
+from tests.integration.programs import simple_pod, wait_until
 
-ROOT = Path(__file__).parents[3]
-PLUGIN = [sys.executable, str(Path(external_plugin.__file__).with_name("__main__.py"))]
 SCRIPT = (
     'id; grep -E "NoNewPrivs|Groups" /proc/self/status; ls -l /proc/self/fd; cat /proc/self/cgroup; exec sleep 1000'
 )
-
-
-def pod(name: str, behavior: str = "admit", **spec: Any) -> dict[str, Any]:
-    """Return a pod for which the plugin behaves as specified."""
-    return simple_pod(name, nodeName="node-1", metadata={"annotations": {"plugin.test/behavior": behavior}}, **spec)
 
 
 def plugins(node: Node) -> dict[str, Any]:
@@ -56,36 +48,6 @@ def exists(pid: int) -> bool:
     return False
 
 
-@contextlib.contextmanager
-def running(containerd: Containerd, directory: Path, entries: dict[str, Any], **options: Any) -> Iterator[Node]:
-    """Provide a node with plugins."""
-    api, agent = ApiServer(directory), NodeAgent(directory, containerd.endpoint)
-    agent.api = api
-    agent.plugins = {"external_plugins": {"directory": str(directory / "s"), "plugins": entries}}
-    agent.containment = options
-    try:
-        api.start()
-        agent.start()
-        yield Node(containerd, api, agent)
-    finally:
-        agent.stop()
-        api.stop()
-        containerd.remove_pods()
-
-
-def entry(directory: Path, *capabilities: str, **fields: Any) -> dict[str, Any]:
-    """Return the settings of the plugin of this test."""
-    environment = {"PYTHONPATH": f"{ROOT}:{ROOT / 'plugins'}", "GO": str(directory / "go")}
-    return {
-        "command": PLUGIN,
-        "env": environment,
-        "user": 0,
-        "capabilities": list(capabilities),
-        "restart": {"initialSeconds": 0.2},
-        **fields,
-    }
-
-
 @pytest.fixture(scope="module")
 def node(containerd, tmp_path_factory):
     directory = tmp_path_factory.mktemp("oop")
@@ -94,6 +56,11 @@ def node(containerd, tmp_path_factory):
         "shelf": entry(directory, *capabilities, "pod_source", volumeDrivers=["shelf.example/books"]),
         "sandboxed": {"command": ["/bin/sh", "-c", SCRIPT], "capabilities": ["eviction"], "startSeconds": 300},
     }
+    closed = directory / "closed"
+    closed.mkdir(mode=0o700)
+    (closed / "plugin").write_text("#!/bin/sh\n")
+    (closed / "plugin").chmod(0o755)
+    entries["closed"] = {"command": [str(closed / "plugin")], "capabilities": ["eviction"]}
     with running(containerd, directory, entries, quarantine={"failures": 0}) as node:
         wait_until(lambda: registrations(node, "shelf"), "the plugin is registered")
         yield node
@@ -104,6 +71,8 @@ def test_admission_decisions_are_effective(node: Node) -> None:
     node.api.create_pod(pod("waiting", "wait"))
 
     rejected = node.phase("rejected", "Failed")
+
+    assert plugins(node)["shelf"]["version"] == "1.0"
 
     assert rejected["status"]["reason"] == "NotToday"
     assert rejected["status"]["message"] == "Pod was rejected: try another node"
@@ -209,6 +178,15 @@ def test_executable_has_a_dedicated_user_no_privileges_and_a_cgroup(node: Node) 
     assert "/nodeagent_plugins/sandboxed" in text
     directory = node.agent.directory / "s" / "sandboxed"
     assert (directory.stat().st_mode & 0o777, directory.stat().st_uid) == (0o700, int(uid))
+
+
+def test_directory_that_the_user_of_the_executable_cannot_access_is_named(node: Node) -> None:
+    error = wait_until(lambda: plugins(node)["closed"]["lastError"], "the error")
+
+    assert error.startswith("plugin closed: exited with code 127; last output: failed to start")
+    assert re.search(
+        r"Permission denied: user \d+ cannot access directory /.*, which contains /.*/closed/plugin$", error
+    )
 
 
 def test_children_of_a_killed_plugin_are_killed_and_it_is_restarted(node: Node) -> None:

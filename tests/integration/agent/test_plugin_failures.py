@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,31 @@ class Source:
 def nodeagent_provide_pod_sources():
     return [Source()]
 """
+SHELVES = """
+import time
+
+from nodeagent import hookimpl
+
+
+class Shelf:
+    name = "example.org~shelf"
+
+    def supports(self, volume):
+        if volume.name == "broken":
+            raise KeyError("driver")
+        return volume.name == "stuck"
+
+    async def setup(self, pod, volume, directory):
+        time.sleep(60)
+
+    async def teardown(self, pod_uid, directory):
+        pass
+
+
+@hookimpl
+def nodeagent_provide_volume_kinds():
+    return [Shelf()]
+"""
 GREEDY = """
 import asyncio
 from pathlib import Path
@@ -131,6 +157,7 @@ def node(containerd, tmp_path_factory):
         environment.add_module(name, PLUGIN.format(name=name, body=body.strip()))
     environment.add_module("broken", BROKEN)
     environment.add_module("unstable", SOURCE)
+    environment.add_module("shelves", SHELVES)
     environment.add_module("greedy", GREEDY.format(trigger=directory / "greedy"))
     environment.add_module("policy", POLICY.format(reason="First"))
     api, agent = ApiServer(directory), NodeAgent(directory, containerd.endpoint)
@@ -208,6 +235,27 @@ def test_other_pods_run_while_a_plugin_fails_and_it_is_named(node: Node, name: s
     node.remove(name, f"beside-{name}")
 
 
+def test_kind_of_volumes_that_fails_and_blocks_affects_only_its_volumes(node: Node) -> None:
+    for name in ("broken", "stuck"):
+        pod = simple_pod(name, nodeName="node-1", volumes=[{"name": name, "emptyDir": {}}])
+        pod["spec"]["containers"][0]["volumeMounts"] = [{"name": name, "mountPath": "/v"}]
+        node.api.create_pod(pod)
+
+    node.phase("broken", "Running")  # The kind of empty directories supports the volume.
+
+    def failed() -> set[str]:
+        return {call["hook"] for call in plugins(node)["shelves"]["calls"] if call["failures"]}
+
+    wait_until(lambda: failed() == {"volume_kind.supports", "volume_kind.setup"}, "the failures are reported")
+    wait_until(
+        lambda: any("volume_kind.setup blocked the event loop" in e["note"] for e in node.api.events("stuck")),
+        "the event of the pod",
+    )
+    assert "KeyError: 'driver'" in node.agent.log.read_text()  # The traceback.
+    assert node.api.pod("stuck")["status"]["phase"] == "Pending"
+    node.remove("broken", "stuck")
+
+
 def test_plugin_that_fails_to_start_is_skipped_and_listed(node: Node) -> None:
     broken = plugins(node)["broken"]
 
@@ -216,9 +264,9 @@ def test_plugin_that_fails_to_start_is_skipped_and_listed(node: Node) -> None:
 
 
 def test_pod_source_that_fails_is_restarted(node: Node) -> None:
-    line = '"Failed to run pod source, restarting it" err="no pods" source="unstable"'
+    line = re.compile(r'"Failed to run pod source, restarting it" .*no pods.* source="unstable"')
 
-    wait_until(lambda: node.agent.log.read_text().count(line) >= 2, "the source is restarted")
+    wait_until(lambda: len(line.findall(node.agent.log.read_text())) >= 2, "the source is restarted")
 
     assert node.agent.alive()
 

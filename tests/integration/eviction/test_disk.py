@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.integration.agent.plugin_node import entry
 from tests.integration.containerd import Containerd
 from tests.integration.programs import ApiServer, NodeAgent, simple_pod, wait_until
 
@@ -41,8 +42,9 @@ class SmallDisk:
             raise AssertionError(f"{error}\n{self.status(name)}\n{self.agent.tail()}") from None
         return self.status(name)
 
-    def run(self, name: str, *command: str) -> None:
-        self.api.create_pod(simple_pod(name, *command, container=MOUNTED, **CACHE))
+    def run(self, name: str, *command: str, behavior: str = "") -> None:
+        metadata = {"annotations": {"plugin.test/behavior": behavior}}
+        self.api.create_pod(simple_pod(name, *command, container=MOUNTED, metadata=metadata, **CACHE))
 
     def free_mi(self) -> int:
         status = os.statvfs(self.root)
@@ -85,6 +87,26 @@ def test_pod_that_fills_the_disk_is_evicted(node: SmallDisk) -> None:
     node.agent.start()
     wait_until(lambda: node.agent.healthz()[0] == 200, "the agent is healthy after a restart")
     assert node.status("modest")["containerStatuses"][0]["restartCount"] == 0
+
+
+def test_plugin_vetoes_and_ranks_evictions(node: SmallDisk, tmp_path: Path) -> None:
+    external = {"directory": str(tmp_path / "s"), "plugins": {"shelf": entry(tmp_path, "eviction")}}
+    node.agent.plugins = {"external_plugins": external}
+    node.agent.start(evictionHard={"nodefs.available": "50%"})
+    wait_until(lambda: node.api.get("/api/v1/nodes/node-1")["kind"] == "Node", "the node is registered")
+    for name, behavior in (("kept", "keep"), ("modest", ""), ("small", "first")):
+        node.run(name, behavior=behavior)
+        node.until(name, "Running")
+    kept = node.status("kept")
+    node.run("filler", "dd if=/dev/zero of=/cache/f bs=1M count=250; exec sleep 1000", behavior="keep")
+
+    node.until("small", "Failed")
+
+    wait_until(lambda: "PluginVetoedEviction" in {e["reason"] for e in node.api.events("filler")}, "the veto")
+    assert node.until("modest", "Failed")["reason"] == "Evicted"
+    for name in ("kept", "filler"):
+        assert node.status(name)["phase"] == "Running"
+    assert node.status("kept")["containerStatuses"] == kept["containerStatuses"]
 
 
 @pytest.mark.row("config.evictionHard")

@@ -114,6 +114,7 @@ def test_json_output_is_the_overview(agent, capsys):
         ({"api_server": "timed out"}, "API server: timed out"),
         ({"pods": [BLOCKED]}, "pull     ErrImagePull main: no such image"),
         ({"loops": [LoopLine(name="pleg", problem="last seen active 200s ago")]}, "loop pleg: last seen active"),
+        ({"loops": [LoopLine(name="plugin shelf", problem="fails in x")]}, "\nplugin shelf: fails in x"),
         (
             {"conditions": [ConditionLine(type="DiskPressure", status="True", reason="R", message="m")]},
             "DiskPressure=True",

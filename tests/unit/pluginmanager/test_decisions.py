@@ -11,7 +11,7 @@ from nodeagent.base.logging.origin import PLUGIN
 from nodeagent.contracts.pods import Rejection
 from nodeagent.contracts.runtime import SandboxConfig
 from nodeagent.plugin_events import PluginEvents
-from nodeagent.pluginmanager import PluginManager
+from nodeagent.pluginmanager import PluginManager, QuarantinePolicy
 from nodeagent.pluginmanager.decisions import MAX_DECISIONS, DecisionLog
 from nodeagent.testing import FakeRecorder, make_pod
 
@@ -74,6 +74,24 @@ async def test_unchanged_configuration_is_not_recorded():
     await manager.call_chain("nodeagent_mutate_sandbox", "sandbox", SandboxConfig("web", "u", "default", "x"), pod=WEB)
 
     assert (list(manager.decisions), recorder.events) == ([], [])
+
+
+async def test_pod_that_is_decided_on_without_a_quarantined_plugin_has_one_event():
+    manager, guard, recorder = loaded()
+    guard.rejection = OSError("boom")
+    manager.contain(QuarantinePolicy(failures=1))
+    for _ in range(4):
+        await veto(manager)  # The first call fails, because its result is invalid: not a rejection.
+
+    assert [(event.reason, event.note) for event in recorder.events if event.reason == "PluginSkipped"] == [
+        (
+            "PluginSkipped",
+            "Plugin guard did not decide about this pod (nodeagent_permit_eviction): "
+            "it failed repeatedly and is quarantined",
+        )
+    ]
+    (decision,) = manager.decisions.about("default/web")
+    assert (decision.skipped, decision.count) == (True, 3)
 
 
 async def test_decision_of_bundled_plugin_creates_no_event():

@@ -153,7 +153,7 @@ async def test_arguments_that_do_not_fit_are_a_failure_of_the_plugin(calls, stat
         await run(calls, stats, hook, "surplus")
 
 
-def test_quantile_is_the_upper_bound_of_its_bucket():
+def test_quantile_is_the_upper_bound_of_its_bucket_or_the_longest_call():
     stats = HookStats()
     for _ in range(98):
         stats.observe(0.0004)
@@ -161,5 +161,5 @@ def test_quantile_is_the_upper_bound_of_its_bucket():
     stats.observe(2.0)
 
     assert stats.quantile(0.5) == 0.0005
-    assert stats.quantile(0.99) == 2.5
+    assert stats.quantile(0.99) == 2.0  # No call took longer.
     assert HookStats().quantile(0.99) is None

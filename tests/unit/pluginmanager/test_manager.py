@@ -338,14 +338,14 @@ async def test_required_plugin_in_quarantine_is_unavailable_without_a_call():
 
 async def test_quarantine_is_reported_once_per_change(caplog):
     manager, reported = broken(), []
-    manager.on_quarantine = lambda plugin, state: reported.append((plugin, state.until is not None))
+    manager.calls.on_quarantine = lambda plugin, state: reported.append((plugin, state.until is not None))
 
     await fail(manager, 2)
     for _ in range(3):
         await manager.call_first("nodeagent_admit_pod", pod=None, active=())
 
     assert reported == [("bad", True)]
-    assert [record.message for record in caplog.records] == ["Plugin quarantined"]
+    assert [record.message for record in caplog.records] == ["Plugin hook failed", "Plugin quarantined"]
 
 
 async def test_plugin_object_shares_the_quarantine_of_its_plugin():
@@ -353,8 +353,8 @@ async def test_plugin_object_shares_the_quarantine_of_its_plugin():
 
     await fail(manager, 2)
 
-    assert not manager.quarantine("bad").allows(0)
-    assert manager.quarantine("bad.component") is None
+    assert not manager.calls.quarantines.get("bad").allows(0)
+    assert manager.calls.quarantines.get("bad.component") is None
 
 
 async def test_bundled_plugin_is_never_in_quarantine():
@@ -364,7 +364,7 @@ async def test_bundled_plugin_is_never_in_quarantine():
 
     await fail(manager, 3)
 
-    assert manager.quarantine("cri") is None
+    assert manager.calls.quarantines.get("cri") is None
 
 
 def fails_to_start(error):

@@ -161,4 +161,4 @@ async def test_pod_waits_while_a_plugin_delays_its_decision(clock):
             await settle()
 
         assert "slow" in harness.names("sync")
-        assert harness.plugins.quarantines() == {}
+        assert harness.plugins.calls.quarantines == {}

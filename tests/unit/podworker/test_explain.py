@@ -16,6 +16,7 @@ from nodeagent.contracts.devices import DeviceHealth
 from nodeagent.contracts.diagnostics import PodDeviceLine, Stage, StageState, WhyRequest
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.images import PullInProgress
+from nodeagent.contracts.persistent_volumes import VolumeState
 from nodeagent.contracts.pods import Rejection, SyncOutcome, WaitingReason
 from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus, RuntimePod, SandboxStatus
 from nodeagent.errors import ClaimError, DevicesNotReady, RuntimeUnavailable, VolumeError
@@ -191,6 +192,35 @@ async def test_volume_setup_in_progress_reports_duration(clock, tmp_path):
 
     assert (found.blocking, found.blocked, found.next_try_seconds) == (Stage.VOLUMES, False, 0)
     assert found.cause == "setting up: data for 40 s"
+
+
+async def test_plugin_that_the_sync_waits_for_is_named_at_the_stage_in_progress(clock, tmp_path):
+    class Slow:
+        @hookimpl
+        async def nodeagent_mutate_sandbox(self, pod, sandbox):
+            await asyncio.Event().wait()
+
+    harness = ExplainerHarness(clock, tmp_path)
+    harness.plugins.register(Slow(), name="slow", origin="acme-slow")
+    harness.syncer.hang = True
+    pod = make_pod(
+        containers=[make_container(volume_mounts=[{"name": "data", "mountPath": "/data"}])],
+        volumes=[{"name": "data", "emptyDir": {}}],
+    )
+    mounted = VolumeState(pod.uid, "data", "data", "empty", "empty", "Mounted")
+    harness.context.volumes.states = lambda uid="": [mounted]
+    harness.context.volumes.measure = lambda *_: None  # Part of the protocol of volume managers with states.
+    async with living(harness):
+        await harness.publish(pod)
+        call = asyncio.create_task(harness.plugins.call_chain("nodeagent_mutate_sandbox", "sandbox", None, pod=pod))
+        await clock.advance(1)
+
+        found = await harness.why()
+        call.cancel()
+        await asyncio.wait([call])
+
+    assert found.blocking is Stage.SANDBOX
+    assert "waiting for plugin slow (nodeagent_mutate_sandbox) for" in found.cause
 
 
 async def test_network_not_ready_is_the_cause(clock, tmp_path):

@@ -273,13 +273,11 @@ async def test_credentials_have_the_plugin_as_source(plugin: FakePlugin, connect
     assert (found.username, found.password, found.source) == ("me", "secret", "shelf")
 
 
-async def test_failed_credentials_are_logged_without_raising(
-    plugin: FakePlugin, connected: Session, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_failed_credentials_name_the_plugin(plugin: FakePlugin, connected: Session) -> None:
     plugin.responses["GetCredentials"] = RpcError("Internal", "vault is down")
 
-    assert await ExternalCredentials(connected).credentials("registry.example/app") == ()
-    assert "Failed to get credentials from plugin" in caplog.text
+    with pytest.raises(PluginError, match=r"plugin shelf: GetCredentials failed: .*vault is down"):
+        await ExternalCredentials(connected).credentials("registry.example/app")
 
 
 # --- pods -----------------------------------------------------------------------------------------------------

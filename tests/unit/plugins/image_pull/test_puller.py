@@ -15,7 +15,7 @@ from nodeagent.config.features import build_gates
 from nodeagent.contracts.api import RUNTIME_CLASSES
 from nodeagent.contracts.images import CredentialLookup, CredentialLookupResult, PulledImage, PullInProgress
 from nodeagent.contracts.runtime import Credentials, Transfer
-from nodeagent.errors import ApiUnavailable, ImageError, RuntimeFailure, RuntimeUnavailable
+from nodeagent.errors import ApiUnavailable, ImageError, PluginError, RuntimeFailure, RuntimeUnavailable
 from nodeagent.model.pod import ContainerKind, ImageVolume, Pod
 from nodeagent.testing import FakeApi, FakeClock, FakeImages, FakeObjects, FakeRecorder, make_container, make_pod
 from nodeagent_plugins import image_pull
@@ -252,6 +252,22 @@ async def test_failed_credential_provider_is_reported_and_skipped(
         'Credential provider "slow" did not answer within 60 s and was killed; '
         "attempting to pull the image may not succeed."
     )
+    assert recorder.reasons()[-1] == "Pulled"
+
+
+async def test_failed_plugin_with_credentials_is_reported_and_skipped(
+    make_puller: MakePuller, images: FakeImages, recorder: FakeRecorder
+) -> None:
+    images.serve(APP, ("bob", "right"))
+
+    class Broken(Provider):
+        async def credentials(self, image: str, pod: Pod | None = None) -> tuple[Credentials, ...]:
+            raise PluginError("vault", "credential_provider.credentials failed: KeyError('token')")
+
+    await ensure(make_puller(Broken(), Provider(Credentials("bob", "right", "good"))), pod_of())
+
+    (event,) = recorder.of("CredentialProviderFailed")
+    assert event.note.startswith("plugin vault: credential_provider.credentials failed: KeyError('token'); attempting")
     assert recorder.reasons()[-1] == "Pulled"
 
 

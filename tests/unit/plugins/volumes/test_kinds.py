@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from nodeagent.contracts.persistent_volumes import VolumeSpec
-from nodeagent.errors import VolumeError
+from nodeagent.errors import PluginError, VolumeError
 from nodeagent.model.persistent_volume import PersistentVolume
 from nodeagent.model.pod import Volume
 from nodeagent_plugins.volumes.kinds import Kinds
@@ -59,3 +59,24 @@ def test_removed_kind_with_volumes_in_use_stays() -> None:
     assert [kind.name for kind in kinds.adapted] == [old.name]
     kinds.replace([old], [], lambda kind: [])  # type: ignore[list-item]
     assert kinds.adapted == []
+
+
+class Broken(Scratch):
+    name = "example.org~broken"
+
+    def supports(self, volume: Volume) -> bool:
+        raise PluginError("broken", "volume_kind.supports failed: TypeError()")
+
+
+def test_failing_kind_affects_only_volumes_without_another_kind() -> None:
+    kinds = Kinds([Broken(), Scratch()], [])  # type: ignore[list-item]
+    scratch, other = ({"name": "v", "emptyDir": {}}, {"name": "v", "iscsi": {"iqn": "i"}})
+
+    found = kinds.of(VolumeSpec("v", msgspec.convert(scratch, Volume)))
+
+    assert found.name == Scratch.name
+    with pytest.raises(VolumeError) as raised:
+        kinds.of(VolumeSpec("v", msgspec.convert(other, Volume)))
+    assert str(raised.value) == (
+        "volumes of type iscsi are not supported on this node; plugin broken: volume_kind.supports failed: TypeError()"
+    )
