@@ -52,6 +52,8 @@ def check_loading(
         yield Finding(file, 1, Rule.REJECTED, f"the agent rejects the plugin: {result['rejected']}")
     if "schema" in result:
         yield Finding(file, 1, Rule.SETTINGS_SCHEMA, f"invalid nodeagent_settings_schema: {result['schema']}")
+    for used, line, text in result.get("deprecated", ()):
+        yield Finding(Path(used), line, Rule.DEPRECATED, text)
     fastest = min(each["seconds"] for each in results if "seconds" in each)
     if fastest > slow_seconds:
         message = f"import takes {fastest:.2f} s, more than {slow_seconds:g} s; defer imports of large modules"

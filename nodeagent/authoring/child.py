@@ -16,7 +16,11 @@ from typing import Any
 
 
 def main(plugin_name: str, entry: str, paths: list[str]) -> dict[str, Any]:
-    """Return ``error`` with ``trace``, or ``seconds`` of the import, with ``rejected`` or ``schema`` if invalid."""
+    """Return the result of the check.
+
+    It is ``error`` with ``trace``, or ``seconds`` of the import, with ``rejected`` or ``schema`` if invalid, and
+    ``deprecated`` as a list of file, line and text.
+    """
     sys.path[:0] = paths
     name, _, attribute = entry.partition(":")
     # The agent has already imported these, so the time is not attributed to the plugin.
@@ -43,7 +47,8 @@ def main(plugin_name: str, entry: str, paths: list[str]) -> dict[str, Any]:
         manager.contain(QuarantinePolicy(), [plugin_name])  # A failure is not to be skipped.
     except PluginError as error:
         return result | {"rejected": str(error)}
-    return result | _schema_problem(manager)
+    deprecated = [[each.file, each.line, each.text] for each in manager.deprecations]
+    return result | {"deprecated": deprecated} | _schema_problem(manager)
 
 
 def _declare_hooks_of_others(manager: Any, plugin_name: str) -> None:

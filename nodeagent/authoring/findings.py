@@ -39,6 +39,8 @@ class Rule(StrEnum):
     """The import of the plugin fails."""
     REJECTED = "rejected"
     """The agent rejects the plugin."""
+    DEPRECATED = "deprecated"
+    """A hook or an argument is deprecated and will be removed."""
     SLOW_IMPORT = "slow-import"
     """The import noticeably delays the start of the agent."""
     OUT_OF_PROCESS = "out-of-process"

@@ -33,6 +33,7 @@ from nodeagent.model.pod import Pod
 from nodeagent.pluginmanager.api_version import check_api
 from nodeagent.pluginmanager.contained_calls import SKIPPED, ContainedCalls
 from nodeagent.pluginmanager.decisions import DecisionLog
+from nodeagent.pluginmanager.deprecations import Deprecation, reported
 from nodeagent.pluginmanager.discovery import GROUP, distribution_of, entry_points_by_name
 from nodeagent.pluginmanager.load_cost import LoadCosts
 from nodeagent.pluginmanager.ordering import Ordering, arrange, find_cycle, ordering_of, predecessors
@@ -75,6 +76,8 @@ class PluginManager:
         self.on_skip: Callable[[str, str, Pod], None] = lambda plugin, hook, pod: None
         """Called when a pod is decided on without a plugin that is in quarantine, with the hook."""
         self.load_costs = LoadCosts()
+        self.deprecations: list[Deprecation] = []
+        """Deprecated hooks and arguments that plugins use."""
 
     # --- loading ------------------------------------------------------------------------------------------
 
@@ -188,7 +191,8 @@ class PluginManager:
         if name not in self._declared:
             self.add_hooks(plugin, name)
         try:
-            self._pluggy.register(plugin, name=name)
+            with reported(name, self.deprecations):
+                self._pluggy.register(plugin, name=name)
             check_api(plugin)
             self._check(plugin, name)
             self._order_by_name(plugin, name)

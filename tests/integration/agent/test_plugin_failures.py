@@ -123,6 +123,17 @@ class Shelf:
 def nodeagent_provide_volume_kinds():
     return [Shelf()]
 """
+FLAKY = """
+from pathlib import Path
+
+from nodeagent import hookimpl
+
+
+@hookimpl
+async def nodeagent_pod_admitted(pod):
+    if not Path("{trigger}").exists():
+        raise OSError("no shelf")
+"""
 GREEDY = """
 import asyncio
 from pathlib import Path
@@ -158,10 +169,12 @@ def node(containerd, tmp_path_factory):
     environment.add_module("broken", BROKEN)
     environment.add_module("unstable", SOURCE)
     environment.add_module("shelves", SHELVES)
+    environment.add_module("flaky", FLAKY.format(trigger=directory / "flaky"))
     environment.add_module("greedy", GREEDY.format(trigger=directory / "greedy"))
     environment.add_module("policy", POLICY.format(reason="First"))
     api, agent = ApiServer(directory), NodeAgent(directory, containerd.endpoint)
     agent.api, agent.python = api, str(environment.python)
+    agent.containment = {"quarantine": {"failures": 3, "windowSeconds": 600, "retrySeconds": 2}}
     started = Node(containerd, api, agent)
     try:
         api.start()
@@ -185,6 +198,24 @@ def change(node: Node, action: str, plugin: str) -> tuple[int, str]:
     command = [node.agent.python, "-m", "nodeagent", "plugins", action, plugin, "--root-dir", str(node.agent.root)]
     done = subprocess.run(command, capture_output=True, check=False, timeout=60, text=True)
     return done.returncode, done.stdout + done.stderr
+
+
+def test_plugin_that_fails_repeatedly_is_in_quarantine_until_it_succeeds(node: Node) -> None:
+    # The first test of this node, since events of one object above a burst of 25 are dropped.
+    def reported(reason: str) -> bool:
+        """Return whether the node has an event after one more pod."""
+        node.api.create_pod(simple_pod("noted", nodeName="node-1"))
+        node.phase("noted", "Running")
+        node.remove("noted")
+        return any(reason == e["reason"] and "Plugin flaky" in e["note"] for e in node.api.events("node-1"))
+
+    wait_until(lambda: reported("PluginQuarantined"), "the event of the quarantine", 60)
+    (node.agent.directory / "flaky").touch()
+    wait_until(lambda: reported("PluginRecovered"), "the event of the recovery", 60)
+
+    (calls,) = plugins(node)["flaky"]["calls"]
+    assert calls["failures"] >= 3
+    assert plugins(node)["flaky"]["state"] == "ok"
 
 
 def test_plugin_is_reloaded_disabled_and_enabled_while_pods_run(node: Node) -> None:

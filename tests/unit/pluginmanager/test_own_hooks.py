@@ -71,6 +71,39 @@ async def test_hook_addhooks(manager):
     assert manager.specifications.declared_by("shelf") == ["shelf_provide_labels", "shelf_tidied"]
 
 
+def test_use_of_a_deprecated_argument_is_recorded_and_logged(caplog):
+    class OldHooks:
+        @hookspec(warn_on_impl_args={"books": DeprecationWarning("books is deprecated: use volumes")})
+        async def shelf_tidied(self, books: int, volumes: int) -> None:
+            """Receive the number of books."""
+
+    class Old:
+        @hookimpl
+        def nodeagent_addhooks(self):
+            return OldHooks()
+
+    class New:
+        @hookimpl
+        async def shelf_tidied(self, volumes):
+            pass
+
+    manager = PluginManager()
+    manager.register(Old(), name="shelf")
+    manager.register(New(), name="new")
+
+    class Uses:
+        @hookimpl
+        async def shelf_tidied(self, books):
+            pass
+
+    manager.register(Uses(), name="uses")
+
+    (found,) = manager.deprecations
+    assert (Path(found.file).name, found.text) == ("test_own_hooks.py", "books is deprecated: use volumes")
+    (record,) = caplog.records
+    assert (record.plugin, record.message) == ("uses", "Plugin uses deprecated hook or argument")
+
+
 async def test_result_of_a_declared_hook_is_validated(manager):
     class Wrong:
         @hookimpl
