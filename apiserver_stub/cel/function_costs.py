@@ -130,6 +130,17 @@ def _concatenation(*, traverses: bool) -> Function:
     return estimate
 
 
+def _pairs(factor: int) -> Function:
+    """Return the estimate for functions that compare each item of a list with each of another."""
+
+    def estimate(sizes: Sizes, target: Value | None, arguments: Sequence[Value]) -> CallCost | None:
+        if len(arguments) != 2:
+            return None
+        return CallCost(sizes.size(arguments[0]).times(sizes.size(arguments[1])).scaled(factor).plus(ONE))
+
+    return estimate
+
+
 LIBRARY: Mapping[str, Function] = {
     "check": _fixed(_CHECK_COST),
     **dict.fromkeys(("serviceAccount", "path", "group", "resource", "subresource", "namespace", "name"), _fixed(1)),
@@ -137,6 +148,8 @@ LIBRARY: Mapping[str, Function] = {
     **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), _each_item),
     "url": _traversal(_TRAVERSAL, of_argument=True),
     **dict.fromkeys(("lowerAscii", "upperAscii", "substring", "trim"), _traversal(_TRAVERSAL, keeps_size=True)),
+    **dict.fromkeys(("sets.contains", "sets.intersects"), _pairs(1)),
+    "sets.equivalent": _pairs(2),
     "replace": _replacement,
     "split": _split,
     "join": _join,

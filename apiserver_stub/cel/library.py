@@ -179,6 +179,37 @@ def _lists() -> Iterator[Overload]:
     yield Overload("lastIndexOf", ("list(dyn)", "dyn"), "int", _last_position)
 
 
+# Sets: lists whose order and duplicates do not matter
+
+
+def _equals(one: Any, other: Any) -> bool:
+    """Return whether two values are equal as in CEL, where no boolean is equal to a number."""
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_equals, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_equals(value, other[key]) for key, value in one.items())
+    return _same(one, other)
+
+
+def _contains_all(items: list[Any], others: list[Any]) -> bool:
+    return all(any(_equals(item, other) for item in items) for other in others)
+
+
+def _are_equivalent(items: list[Any], others: list[Any]) -> bool:
+    return _contains_all(items, others) and _contains_all(others, items)
+
+
+def _intersects(items: list[Any], others: list[Any]) -> bool:
+    return any(_equals(item, other) for item in items for other in others)
+
+
+def _sets() -> Iterator[Overload]:
+    lists = ("list(dyn)", "list(dyn)")
+    yield Overload("sets.contains", lists, "bool", _contains_all, member=False)
+    yield Overload("sets.intersects", lists, "bool", _intersects, member=False)
+    yield Overload("sets.equivalent", lists, "bool", _are_equivalent, member=False)
+
+
 # URLs
 
 
@@ -258,4 +289,4 @@ def _quantities() -> Iterator[Overload]:
         yield Overload("sub", (QUANTITY, kind), QUANTITY, lambda a, b: {"nanos": str(_nanos(a) - _nanos(b))})
 
 
-FUNCTIONS = (*_texts(), *_expressions(), *_lists(), *_urls(), *_quantities())
+FUNCTIONS = (*_texts(), *_expressions(), *_lists(), *_sets(), *_urls(), *_quantities())

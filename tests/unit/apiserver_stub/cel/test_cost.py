@@ -163,3 +163,18 @@ def test_estimate_is_that_of_kube_apiserver(rule: str, cost: int) -> None:
     checker = RuleChecker(types.add(node), types.found, shapes_of(node, is_resource=False))
 
     assert checker.check_rule(rule, optional_old=False) == cost
+
+
+@pytest.mark.parametrize(
+    ("rule", "cost"),
+    [
+        ("sets.contains(self.l, ['a', 'b'])", 10 * 2 + 1 + 2 + 10),
+        ("sets.intersects(self.ln, self.ln)", 7 * 7 + 1 + 4),
+        ("sets.equivalent(self.ln, self.ln)", 2 * 7 * 7 + 1 + 4),
+    ],
+)
+def test_sets_cost_a_comparison_of_each_pair(rule: str, cost: int) -> None:
+    node, types = tree_of(SCHEMA), ObjectTypes()
+    checker = RuleChecker(types.add(node), types.found, shapes_of(node, is_resource=False))
+
+    assert checker.check_rule(rule, optional_old=False) == cost

@@ -29,6 +29,13 @@ from apiserver_stub.cel.admission import AdmissionExpression, Checker
         ("[[1, 2].sum(), [3, 1].min(), [3, 1].max(), [1, 2, 1].indexOf(1), [1, 2, 1].lastIndexOf(1)]", [3, 1, 3, 0, 2]),
         ("object.list.sum() + object.list.max()", 8),
         ("[object.list.indexOf('a'), object.list.indexOf(true), object.mixed.indexOf(null)]", [-1, -1, 1]),
+        ("[sets.contains([1, 2], [2]), sets.contains([1], [1, 2]), sets.contains([1], [])]", [True, False, True]),
+        (
+            "[sets.intersects([1, [2]], [[2]]), sets.intersects([1], [true]), sets.intersects([], [])]",
+            [True, False, False],
+        ),
+        ("[sets.equivalent(['a', 'b', 'a'], ['b', 'a']), sets.equivalent(['a'], ['b'])]", [True, False]),
+        ("sets.contains(object.list, [3, 1]) && sets.intersects(object.mixed, [null])", True),
         ("[isURL('https://a/b'), isURL('../a'), isURL('/a')]", [True, False, True]),
         (
             "[url('https://a:80/b%20c?d=e&d=f')].map(u, [u.getScheme(), u.getHost(), u.getHostname(), u.getPort(), "
