@@ -13,6 +13,7 @@ class Suite:
     :ivar package: distribution on the package index, without version.
     :ivar tests: files and directories of its source distribution; empty if it contains no tests.
     :ivar requires: further packages that the tests import.
+    :ivar own: file in ``own/`` with tests of this project, for a client whose distributions contain none.
     """
 
     name: str
@@ -24,6 +25,12 @@ class Suite:
     """Timeout of one test."""
     arguments: Sequence[str] = ()
     """Arguments of pytest."""
+    own: str = ""
+
+    @property
+    def is_node(self) -> bool:
+        """Return whether the client is a package of npm."""
+        return self.own.endswith(".mjs")
 
     @property
     def requirement(self) -> str:
@@ -75,8 +82,10 @@ SUITES = {
             120,
             ("--only-e2e",),
         ),
-        Suite("lightkube", "lightkube", "1.0.1", requires=("pytest-asyncio",)),
-        Suite("pykube", "pykube-ng", "23.6.0"),
-        Suite("hikaru", "hikaru", "1.3.0"),
+        Suite("lightkube", "lightkube", "1.0.1", requires=("pytest-asyncio",), own="lightkube_requests.py"),
+        Suite("pykube", "pykube-ng", "23.6.0", own="pykube_requests.py"),
+        Suite("hikaru", "hikaru", "1.3.0", own="hikaru_requests.py"),
+        Suite("openapi", "openapi-python-client", "0.29.1", own="generated_client.py"),
+        Suite("client-node", "@kubernetes/client-node", "1.4.0", own="client_node.test.mjs"),
     )
 }
