@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.integration.executables import ApiServer, free_port
+from tests.integration.programs import ApiServer, free_port
 
 _STOP_SECONDS = 20.0
 

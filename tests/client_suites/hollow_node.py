@@ -1,6 +1,7 @@
 """Node without containers: a thread that binds pods to a node and reports them as running.
 
-Suites wait for pods to become ready. Both servers get the same node, so that these tests do not only time out.
+Suites wait for pods to become ready, and expect that a cluster has pods. Both servers get the same node with a pod in
+``kube-system``, so that these tests do not only time out.
 """
 
 from __future__ import annotations
@@ -19,6 +20,12 @@ _CAPACITY = {"cpu": "8", "memory": "16Gi", "pods": "500"}
 _NODE_CONDITIONS = {"Ready": "True", "MemoryPressure": "False", "DiskPressure": "False", "PIDPressure": "False"}
 _POD_CONDITIONS = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
 _MERGE = "application/merge-patch+json"
+_SYSTEM_POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "system", "labels": {"app": "system"}},
+    "spec": {"containers": [{"name": "c", "image": "busybox"}], "automountServiceAccountToken": False},
+}
 
 
 @contextlib.contextmanager
@@ -53,6 +60,7 @@ def _report_node(server: ApiServer) -> None:
     conditions = [{"type": kind, "status": status, **times} for kind, status in _NODE_CONDITIONS.items()]
     status = {"capacity": _CAPACITY, "allocatable": _CAPACITY, "conditions": conditions}
     server.request("PATCH", f"/api/v1/nodes/{NODE}/status", {"status": status}, _MERGE)
+    server.request("POST", "/api/v1/namespaces/kube-system/pods", _SYSTEM_POD)  # Until its service account exists.
     leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
     spec = {"holderIdentity": NODE, "leaseDurationSeconds": 40, "renewTime": f"{now[:-1]}.000000Z"}
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": NODE}, "spec": spec}
