@@ -38,7 +38,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 import gen_contracts  # noqa: E402
 import gen_sections  # noqa: E402
 
-from apiserver_stub.feature_gates import GATES_IN_USE  # noqa: E402
+from apiserver_stub.feature_gates import GATES_IN_USE, INTERNAL_GATES, SHARED_GATES  # noqa: E402
 from apiserver_stub.gate_table import LIFE_CYCLES  # noqa: E402
 
 PROTOCOL = ROOT / "nodeagent" / "base" / "pluginproto" / "plugin_v1.proto"
@@ -343,15 +343,31 @@ def feature_gates_page() -> str:
         "## Gates of the API server",
         "",
         "Stage and default depend on `--compatibility-version` of `nodeagent-apiserver`. A gate that the release does",
-        "not have is accepted with a warning and has no effect.",
+        "not have is accepted with a warning and has no effect. The last column has the reason why a gate has no",
+        "effect.",
         "",
         "| gate | stages | effect |",
         "|---|---|---|",
     ]
     for name in sorted(LIFE_CYCLES, key=str.lower):
         stages = " → ".join(describe_stage(stage) for stage in LIFE_CYCLES[name])
-        lines.append(f"| `{name}` | {stages} | {'yes' if name in GATES_IN_USE else 'no'} |")
+        lines.append(f"| `{name}` | {stages} | {api_server_effect(name)} |")
     return "\n".join(lines) + "\n"
+
+
+def api_server_effect(name: str) -> str:
+    """Return ``yes`` for a gate with an effect in the API server, otherwise the reason why it has none."""
+    if name in GATES_IN_USE:
+        return "yes"
+    if all(stage.gate is None or stage.gate.locked for stage in LIFE_CYCLES[name]):
+        return "locked in every release, so it cannot be set"
+    if name in INTERNAL_GATES:
+        return "about the internals of kube-apiserver; the responses do not depend on it"
+    component = gate_table.COMPONENTS.get(name, "the agent" if name in gate_table.LIFE_CYCLES else "")
+    if component == "kube-controller-manager":
+        return "for kube-controller-manager; the bundled controllers do not read it"
+    is_missing = name in SHARED_GATES or component in ("", "kube-apiserver")
+    return "not implemented" if is_missing else f"for {component}"
 
 
 if __name__ == "__main__":
