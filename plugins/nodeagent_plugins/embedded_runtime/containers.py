@@ -14,6 +14,7 @@ import msgspec
 
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime import cgroups, commands, mounts
+from nodeagent_plugins.embedded_runtime.apparmor import apparmor_profile
 from nodeagent_plugins.embedded_runtime.cdi_devices import CdiDevices
 from nodeagent_plugins.embedded_runtime.errors import AlreadyExists, CallError, FailedPrecondition, InvalidArgument
 from nodeagent_plugins.embedded_runtime.helpers import launch
@@ -24,7 +25,7 @@ from nodeagent_plugins.embedded_runtime.mount_sources import MountSources, is_im
 from nodeagent_plugins.embedded_runtime.oci_runtimes import Runner
 from nodeagent_plugins.embedded_runtime.oci_spec import ContainerEnvironment, Spec, compute_resources, make_spec
 from nodeagent_plugins.embedded_runtime.processes import Process
-from nodeagent_plugins.embedded_runtime.profiles import apparmor_profile, seccomp_profile
+from nodeagent_plugins.embedded_runtime.profiles import seccomp_profile
 from nodeagent_plugins.embedded_runtime.records import Container, Records, Sandbox, new_id
 from nodeagent_plugins.embedded_runtime.rootfs import RootFileSystems
 from nodeagent_plugins.embedded_runtime.sandboxes import Sandboxes

@@ -1,4 +1,4 @@
-"""Seccomp and AppArmor profiles of containers."""
+"""Seccomp profiles of containers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ DEFAULT = {
     "defaultAction": "SCMP_ACT_ALLOW",
     "syscalls": [{"names": list(FORBIDDEN), "action": "SCMP_ACT_ERRNO", "errnoRet": 1}],
 }
-_SYSTEM = Path("/sys")
 
 
 def seccomp_profile(security: cri.LinuxContainerSecurityContext, runner: Runner) -> Mapping[str, Any] | None:
@@ -52,56 +51,3 @@ def seccomp_profile(security: cri.LinuxContainerSecurityContext, runner: Runner)
     except ValueError as error:
         raise InvalidArgument(f"seccomp profile {requested.localhost_ref}: {error}") from error
     return profile
-
-
-def apparmor_profile(security: cri.LinuxContainerSecurityContext, runner: Runner, system: Path = _SYSTEM) -> str:
-    """Return the name of the AppArmor profile of a container; empty for unconfined.
-
-    OCI runtimes ignore a profile on a host without AppArmor, so the host is verified here.
-
-    :param system: root of sysfs.
-    :raises FailedPrecondition: the host or runtime does not support the profile, or the profile is not loaded.
-    """
-    name = _localhost_profile(security)
-    enabled = _is_enabled(system)
-    if not name:
-        if enabled and _requests_default(security):
-            raise FailedPrecondition(
-                "AppArmor profile RuntimeDefault: this runtime has no default profile; use Localhost or Unconfined"
-            )
-        return ""
-    if not enabled:
-        raise FailedPrecondition(f"AppArmor profile {name}: the host does not support AppArmor")
-    if not runner.applies_apparmor:
-        raise FailedPrecondition(f"AppArmor profile {name} requires crun or runc; install one of them")
-    try:
-        loaded = (system / "kernel/security/apparmor/profiles").read_text()
-    except OSError as error:
-        raise FailedPrecondition(f"AppArmor profile {name}: list of loaded profiles: {error.strerror}") from error
-    # A line is the name and the mode in parentheses; names may have spaces.
-    if name not in {line.rpartition(" (")[0] for line in loaded.splitlines()}:
-        raise FailedPrecondition(f"AppArmor profile {name} is not loaded on the host")
-    return name
-
-
-def _requests_default(security: cri.LinuxContainerSecurityContext) -> bool:
-    if not security.HasField("apparmor"):
-        return security.apparmor_profile == "runtime/default"
-    return security.apparmor.profile_type == cri.SecurityProfile.RuntimeDefault
-
-
-def _localhost_profile(security: cri.LinuxContainerSecurityContext) -> str:
-    """Return the name of the requested profile of the host, from the field or its older text form."""
-    if not security.HasField("apparmor"):
-        text = security.apparmor_profile
-        return text.removeprefix("localhost/") if text.startswith("localhost/") else ""
-    if security.apparmor.profile_type != cri.SecurityProfile.Localhost:
-        return ""
-    return security.apparmor.localhost_ref.removeprefix("localhost/")
-
-
-def _is_enabled(system: Path) -> bool:
-    try:
-        return (system / "module/apparmor/parameters/enabled").read_text().startswith("Y")
-    except OSError:
-        return False

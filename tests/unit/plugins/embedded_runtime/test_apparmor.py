@@ -1,4 +1,4 @@
-"""Tests for seccomp and AppArmor profiles of the embedded runtime."""
+"""Tests for AppArmor profiles of the embedded runtime."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from nodeagent.base.criproto import api_pb2 as cri
+from nodeagent_plugins.embedded_runtime.apparmor import DEFAULT_NAME, LoadError, apparmor_profile
 from nodeagent_plugins.embedded_runtime.errors import FailedPrecondition
 from nodeagent_plugins.embedded_runtime.oci_runtimes import OWN, Runner
-from nodeagent_plugins.embedded_runtime.profiles import apparmor_profile
 
 CRUN = Runner("crun", ("crun",))
 PROFILE = cri.SecurityProfile
@@ -38,7 +38,8 @@ def host(tmp_path: Path) -> Path:
         (context(PROFILE.Localhost, "name with spaces"), "name with spaces"),
         (cri.LinuxContainerSecurityContext(apparmor_profile="localhost/web"), "web"),
         (context(PROFILE.Unconfined), ""),
-        (cri.LinuxContainerSecurityContext(), ""),
+        (cri.LinuxContainerSecurityContext(apparmor_profile="unconfined"), ""),
+        (cri.LinuxContainerSecurityContext(privileged=True), ""),
     ],
 )
 def test_loaded_profile_of_the_host_is_applied(
@@ -67,13 +68,45 @@ def test_built_in_runner_cannot_apply_profiles(host: Path) -> None:
         apparmor_profile(context(PROFILE.Localhost, "web"), Runner(OWN, ("own",)), host)
 
 
-@pytest.mark.parametrize(
-    "security",
-    [context(PROFILE.RuntimeDefault), cri.LinuxContainerSecurityContext(apparmor_profile="runtime/default")],
-)
-def test_default_profile_is_not_silently_ignored(host: Path, security: cri.LinuxContainerSecurityContext) -> None:
-    with pytest.raises(FailedPrecondition, match="this runtime has no default profile"):
-        apparmor_profile(security, CRUN, host)
+DEFAULTS = [
+    context(PROFILE.RuntimeDefault),
+    cri.LinuxContainerSecurityContext(apparmor_profile="runtime/default"),
+    cri.LinuxContainerSecurityContext(),
+]
+
+
+@pytest.mark.parametrize("security", DEFAULTS)
+def test_default_profile_is_loaded_once(host: Path, security: cri.LinuxContainerSecurityContext) -> None:
+    profiles, loads = host / "kernel/security/apparmor/profiles", []
+
+    def load() -> None:
+        loads.append(DEFAULT_NAME)
+        profiles.write_text(f"{LOADED}{DEFAULT_NAME} (enforce)\n")
+
+    names = [apparmor_profile(security, CRUN, host, load) for _ in range(2)]
+
+    assert (names, loads) == ([DEFAULT_NAME] * 2, [DEFAULT_NAME])
+
+
+def fail() -> None:
+    raise LoadError("apparmor_parser is not installed")
+
+
+@pytest.mark.parametrize("security", DEFAULTS[:2])
+def test_requested_default_profile_that_cannot_be_used_is_rejected(
+    host: Path, security: cri.LinuxContainerSecurityContext
+) -> None:
+    with pytest.raises(FailedPrecondition, match="AppArmor profile RuntimeDefault: apparmor_parser is not installed"):
+        apparmor_profile(security, CRUN, host, fail)
+    with pytest.raises(FailedPrecondition, match="RuntimeDefault: it requires crun or runc"):
+        apparmor_profile(security, Runner(OWN, ("own",)), host, fail)
+
+
+def test_container_without_request_runs_unconfined_where_the_default_fails(
+    host: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert apparmor_profile(cri.LinuxContainerSecurityContext(), CRUN, host, fail) == ""
+    assert "Running container without AppArmor profile" in caplog.text
 
 
 def test_host_without_apparmor_supports_no_profiles_of_the_host(tmp_path: Path) -> None:
