@@ -114,7 +114,7 @@ class ContainedCalls:
 
     def contain(self, info: PluginInfo, hook: str, provided: Sequence[Any]) -> Sequence[Any]:
         """Return the objects that a provider hook of a third-party plugin returned, with contained methods."""
-        if hook not in CONTAINED or self._is_bundled(info.name):
+        if not provided or hook not in CONTAINED or self._is_bundled(info.name):
             return provided
         return [contain(each, _Methods(self, info, hook)) for each in provided]
 
