@@ -37,6 +37,7 @@ class DevicePlugin:
         self.resource, self.endpoint, self._cdi = resource, endpoint, cdi
         self.has_preference = self.needs_pre_start = False
         self._connection: Connection | None = None
+        self._has_options = self._rejected = False
 
     async def read_options(self, dial_seconds: float = DIAL_SECONDS) -> None:
         """Read the options of the plugin before its registration is accepted.
@@ -60,17 +61,26 @@ class DevicePlugin:
                 return False
             limit.reschedule(None)
             await self._read_options(connection)
+            self._has_options = True
             return True
 
     async def watch(self, publish: PublishDevices) -> None:
+        """Publish the devices while the plugin lists them.
+
+        A lost connection is made again. If the plugin ends the stream with an error, it must register again.
+        """
+        if self._rejected:
+            await asyncio.Event().wait()
         try:
             async with connect(self.endpoint, inf, max_message_bytes=MAX_MESSAGE_BYTES) as connection:
                 await connection.wait_ready(DIAL_SECONDS)
-                await self._read_options(connection)
-                self._connection = connection
+                if not self._has_options:
+                    await self._read_options(connection)
+                self._connection, self._has_options = connection, False
                 async for message in connection.stream(_METHODS["ListAndWatch"], api.Empty()):
                     publish([_device(each) for each in message.devices])
         except RpcError as error:
+            self._rejected = self._connection is not None and error.code not in _TRANSIENT
             raise DeviceError(str(error)) from error
         finally:
             self._connection = None

@@ -9,6 +9,7 @@ import pytest
 from nodeagent.base.plugin_rpc import RpcError, connect, methods_of
 from nodeagent.base.pluginproto import deviceplugin_pb2 as api
 from nodeagent.contracts.plugin_registry import RegisteredPlugin
+from nodeagent.errors import DeviceError
 from nodeagent.testing import FakeClock, FakeDevices
 from nodeagent.testing.clock import eventually
 from nodeagent.testing.contracts import BackgroundLoopContract, DeviceProviderContract, PluginHandlerContract
@@ -148,6 +149,45 @@ async def test_devices_are_published_with_health_and_numa_nodes(directory, plugi
 
     assert [(d.id, d.healthy, d.numa_nodes) for d in lists[0]] == [("w0", True, (0, 1)), ("w1", False, ())]
     assert lists[1] == []
+
+
+class CountedService(DevicePluginService):
+    """Service that ends its first stream with an error."""
+
+    def __init__(self, control):
+        super().__init__(control)
+        self.calls = []
+
+    async def GetDevicePluginOptions(self, request):
+        self.calls.append("GetDevicePluginOptions")
+        return await super().GetDevicePluginOptions(request)
+
+    async def ListAndWatch(self, request):
+        self.calls.append("ListAndWatch")
+        if self.calls.count("ListAndWatch") == 1:
+            raise RuntimeError("no widgets")
+        async for message in super().ListAndWatch(request):
+            yield message
+
+
+async def test_plugin_that_ends_its_stream_with_an_error_is_not_called_again(directory, tmp_path):
+    service, lists = CountedService(Control(tmp_path / "c")), []
+    async with serve(service, directory / "w.sock"):
+        provider = DevicePlugin(WIDGET, str(directory / "w.sock"))
+        await provider.read_options(5)
+        with pytest.raises(DeviceError, match="no widgets"):
+            await provider.watch(lists.append)
+        task = asyncio.create_task(provider.watch(lists.append))
+        _, pending = await asyncio.wait([task], timeout=0.05)
+        assert pending and service.calls == ["GetDevicePluginOptions", "ListAndWatch"]
+        task.cancel()
+        await asyncio.wait([task])
+
+        registered = DevicePlugin(WIDGET, str(directory / "w.sock"))  # The plugin registers again.
+        task = asyncio.create_task(registered.watch(lists.append))
+        await eventually(lambda: lists)
+        task.cancel()
+        await asyncio.wait([task])
 
 
 @pytest.fixture
