@@ -49,11 +49,19 @@ def method_name(hook: str, method: str) -> str:
 
 
 def contain(target: Any, calls: MethodCalls) -> Any:
-    """Return an object with the public attributes of *target*, whose methods are called through *calls*.
+    """Return a proxy of *target* whose public methods are called through *calls*.
 
-    The attributes belong to the class of the object, so that checks against runtime protocols find them.
+    The public attributes belong to the class of the proxy, so that checks against runtime protocols find them.
     """
-    namespace: dict[str, Any] = {"__slots__": (), "__repr__": lambda _: repr(target)}
+    namespace: dict[str, Any] = {
+        "__slots__": (),
+        "__class__": property(lambda _: type(target)),
+        "__repr__": lambda _: repr(target),
+        "__eq__": lambda self, other: self is other or target == other,
+        "__hash__": lambda _: hash(target),
+        "__getattr__": lambda _, name: getattr(target, name),
+        "__setattr__": lambda _, name, value: setattr(target, name, value),
+    }
     for name in dir(target):
         if name.startswith("_"):
             continue

@@ -133,11 +133,6 @@ def assembled(fakes, plugins, directory):
     return provide_syncer(components, plugins, fakes.flush_statuses).stage(ServerContext, queries={})
 
 
-def same(found, expected):
-    """Return whether *found* consists of the expected objects; those of third parties are contained."""
-    return repr(found) == repr(expected)
-
-
 def providing(hook, value):
     """Return a plugin whose *hook* returns *value*."""
 
@@ -176,7 +171,11 @@ def test_hook_provide_cgroups(tmp_path):
 def test_hook_provide_volume_kinds(tmp_path):
     context, _ = assemble(tmp_path, providing("nodeagent_provide_volume_kinds", ["third party"]))
 
-    assert same(context.volumes, ("bundled volume_manager", "third party", "bundled kind"))
+    assert context.volumes == (
+        "bundled volume_manager",
+        "third party",
+        "bundled kind",
+    )  # the plugin registered last takes precedence
 
 
 class VolumePlugin:
@@ -200,7 +199,7 @@ def test_hook_provide_claim_resolver(tmp_path):
 
 
 def test_hook_provide_persistent_volume_kinds(tmp_path):
-    assert same(assemble(tmp_path, VolumePlugin())[0].volumes[1:], ("second", "first"))
+    assert assemble(tmp_path, VolumePlugin())[0].volumes[1:] == ("second", "first")
 
 
 def test_hook_provide_volume_manager(tmp_path):
@@ -210,7 +209,7 @@ def test_hook_provide_volume_manager(tmp_path):
 def test_hook_provide_device_providers(tmp_path):
     context, _ = assemble(tmp_path, providing("nodeagent_provide_device_providers", ["third party"]))
 
-    assert same(context.devices, ("bundled device_manager", "bundled devices", "third party"))
+    assert context.devices == ("bundled device_manager", "bundled devices", "third party")
 
 
 def test_hook_provide_device_manager(tmp_path):
@@ -227,7 +226,7 @@ def test_hook_provide_claim_drivers(tmp_path):
         def nodeagent_provide_claim_manager(self, drivers):
             return tuple(drivers)
 
-    assert same(assemble(tmp_path, ThirdParty())[0].claims, ("third party",))
+    assert assemble(tmp_path, ThirdParty())[0].claims == ("third party",)
 
 
 def test_hook_provide_claim_manager(tmp_path):
@@ -238,7 +237,7 @@ def test_hook_provide_claim_manager(tmp_path):
 def test_hook_provide_credential_providers(tmp_path):
     context, _ = assemble(tmp_path, providing("nodeagent_provide_credential_providers", ["third party"]))
 
-    assert same(context.puller, ("bundled image_puller", "third party"))
+    assert context.puller == ("bundled image_puller", "third party")
 
 
 def test_hook_provide_image_puller(tmp_path):
@@ -260,13 +259,13 @@ def test_hook_provide_pod_syncer(tmp_path):
 def test_hook_provide_pod_sources(tmp_path):
     context, plugins = assemble(tmp_path, providing("nodeagent_provide_pod_sources", ["third party"]))
 
-    assert same(provide_sources(context, plugins), ["bundled source", "third party"])
+    assert provide_sources(context, plugins) == ["bundled source", "third party"]
 
 
 def test_hook_provide_background_loops(tmp_path):
     context, plugins = assemble(tmp_path, providing("nodeagent_provide_background_loops", ["third party"]))
 
-    assert same(provide_loops(context, plugins), [("bundled", "bundled loop"), ("third-party", "third party")])
+    assert provide_loops(context, plugins) == [("bundled", "bundled loop"), ("third-party", "third party")]
 
 
 def test_hook_provide_authenticators(tmp_path):

@@ -295,7 +295,7 @@ async def test_plugin_without_entry_point_is_disabled_restarted_and_enabled(live
     live.loops.start_loops([(each.plugin, found) for each in provided for found in each.value])
 
     await live.change(PluginAction.RELOAD, "external")
-    assert [(plugin, each.name) for plugin, each in live.loops.running] == [("external", "connection")]
+    assert live.loops.running == [("external", loop)]
 
     await live.change(PluginAction.DISABLE, "external")
     assert live.loops.running == []
@@ -303,6 +303,6 @@ async def test_plugin_without_entry_point_is_disabled_restarted_and_enabled(live
     assert rejection is not None and rejection.reason == "First"
 
     await live.change(PluginAction.ENABLE, "external")
-    assert [(plugin, each.name) for plugin, each in live.loops.running] == [("external", "connection")]
+    assert live.loops.running == [("external", loop)]
     info = live.plugins.info("external")
     assert info is not None and (info.state, info.origin) == ("loaded", "/opt/external")

@@ -12,8 +12,8 @@ from nodeagent_plugins.embedded_runtime.errors import FailedPrecondition
 from nodeagent_plugins.embedded_runtime.oci_runtimes import Runner
 
 DEFAULT_NAME = "nodeagent-default"
-# Everything that a container needs is allowed: its files are separate from those of the host. Denied is what affects
-# the host despite that: mounts, and files of the kernel that namespaces do not separate.
+# Everything that a container needs is allowed: its files are separate from those of the host. Operations that affect
+# the host despite that are denied: mounts, and access to files of the kernel that namespaces do not separate.
 DEFAULT_PROFILE = f"""\
 profile {DEFAULT_NAME} flags=(attach_disconnected, mediate_deleted) {{
   capability,

@@ -62,6 +62,8 @@ async def test_contained_object_has_the_contracts_and_attributes_of_the_original
 
     assert await set_up(kind) == "mounted"
     assert (kind.name, kind.volumes, kind.supports(None)) == ("example.com~badge", 1, True)
+    assert isinstance(kind, DriverKind)
+    assert kind == original and kind._setup is setup
     assert isinstance(kind, DriverVolumeKind)
     assert not isinstance(provided(Kind())[1], DriverVolumeKind)
 
