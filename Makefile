@@ -32,7 +32,7 @@ vm-test: $(DEV_READY) ## Run the tests in an emulated virtual machine, Debian wi
 	PYTHON=$(BIN)/python nice tools/vm-image build/vm
 	NODEAGENT_VM=build/vm $(BIN)/python -m pytest tests/vm --junit-xml=build/vm/results.xml $(ARGS)
 
-unit: $(DEV_READY) ## Run the unit tests; without root, takes seconds
+unit: $(DEV_READY) ## Run the unit tests; without root, in less than two minutes
 	$(BIN)/python -m pytest -n $(PROCESSES) tests/unit $(ARGS)
 
 check: $(DEV_READY) ## Check lint, formatting, types, imports, wording, generated files and commit messages

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-LONG_MODULES = ("tests/unit/test_meta.py", "tests/unit/apiserver_stub/controllers/test_adversarial.py")
+LONG_MODULES = ("tests/conformance/test_repository.py", "tests/unit/apiserver_stub/controllers/test_adversarial.py")
 """Modules that would be the only ones to run at the end."""
 
 SHARED_FIXTURES = ("tests/integration/cri/",)
