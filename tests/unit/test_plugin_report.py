@@ -122,8 +122,8 @@ def test_list_of_one_plugin_contains_its_parts_and_decisions(running, capsys):
     output = json.loads(capsys.readouterr().out)
     assert [each["name"] for each in output["plugins"]] == ["policy", "policy.audit"]
     assert len(output["decisions"]) == 1
-    assert main(["plugins", "list", "polcy"]) != 0
-    assert "plugin polcy: is not installed" in capsys.readouterr().err
+    assert main(["plugins", "list", "unknown"]) != 0
+    assert "plugin unknown: is not installed" in capsys.readouterr().err
 
 
 def test_list_states_that_no_agent_is_running(tmp_path, capsys):
