@@ -108,6 +108,21 @@ _REASONS = {
     "the scheduler applies it; claims are prepared as allocated": """
         DRAConsumableCapacity DRAExtendedResource DRAPartitionableDevices
     """,
+    "it restores a deprecated behavior, which the agent does not have": """
+        AllowDNSOnlyNodeCSR AllowOverwriteTerminationGracePeriodSeconds ChangeContainerStatusOnNodeAgentRestart
+        GitRepoVolumeDriver NodeAgentRegistrationGetOnExistsOnly
+    """,
+    "an alpha feature that is off by default and not implemented": """
+        CRIListStreaming InPlacePodVerticalScalingExclusiveCPUs InPlacePodVerticalScalingExclusiveMemory NativeHistograms
+        PodLevelResourceManagers PodLogsQuerySplitStreams PodsAPI TaintTolerationComparisonOperators
+        UserNamespacesHostNetworkSupport
+    """,
+    "there are no alpha options of the topology manager": """
+        TopologyManagerPolicyAlphaOptions
+    """,
+    "pods are listed on demand in every release": """
+        PLEGOnDemandRelist
+    """,
     "the API server enforces or translates it; nothing to change on a node": """
         AllowInsecureNodeAgentCertificateSigningRequests AuthorizeNodeWithSelectors PortForwardWebsockets
         RelaxedDNSSearchValidation RelaxedEnvironmentVariableValidation ServiceAccountNodeAudienceRestriction
