@@ -113,8 +113,8 @@ _REASONS = {
         GitRepoVolumeDriver NodeAgentRegistrationGetOnExistsOnly
     """,
     "an alpha feature that is off by default and not implemented": """
-        CRIListStreaming InPlacePodVerticalScalingExclusiveCPUs InPlacePodVerticalScalingExclusiveMemory NativeHistograms
-        PodLevelResourceManagers PodLogsQuerySplitStreams PodsAPI TaintTolerationComparisonOperators
+        CRIListStreaming InPlacePodVerticalScalingExclusiveCPUs InPlacePodVerticalScalingExclusiveMemory
+        NativeHistograms PodLevelResourceManagers PodLogsQuerySplitStreams PodsAPI TaintTolerationComparisonOperators
         UserNamespacesHostNetworkSupport
     """,
     "there are no alpha options of the topology manager": """

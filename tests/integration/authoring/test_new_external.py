@@ -58,7 +58,7 @@ def test_check_calls_each_capability(tmp_path: Path) -> None:
         tmp_path,
         name="shelf",
         command=[sys.executable, str(PLUGIN)],
-        capabilities=[name for name in CAPABILITIES if name not in ("eviction", "credentials")],
+        capabilities=[name for name in CAPABILITIES if name != "credentials"],
         volumeDrivers=["shelf.example"],
         env=environment,
     )
@@ -68,13 +68,10 @@ def test_check_calls_each_capability(tmp_path: Path) -> None:
         tmp_path,
         name="shelf",
         command=[sys.executable, str(PLUGIN)],
-        capabilities=["eviction", "credentials"],
+        capabilities=["admission", "credentials"],
         env=environment,
     )
-    assert [message.partition(": ")[0] for message in check(tmp_path)] == [
-        "capability credentials",
-        "capability eviction",
-    ]
+    assert [message.partition(": ")[0] for message in check(tmp_path)] == ["capability credentials"]
 
 
 @pytest.mark.parametrize(
