@@ -41,6 +41,7 @@ from nodeagent.node.root_directory import prepare_root
 from nodeagent.pleg.cache import PodCache
 from nodeagent.pleg.evented import EventedPleg
 from nodeagent.pleg.generic import GenericPleg
+from nodeagent.pleg.notifications import ChangeNotifications
 from nodeagent.plugin_changes import Components, PluginChanges
 from nodeagent.plugin_context import new_context
 from nodeagent.plugin_events import PluginEvents
@@ -157,6 +158,7 @@ class Agent:
         self._evented = EventedPleg(
             lambda: recording.runtime, self._cache, self._pleg, clock, trigger_sync=self._pod_changed
         )
+        self._notifications = ChangeNotifications(lambda: recording.runtime, self._pleg, clock)
         self._node = NodeManager(recording, plugins, self._problems)
         components = provide_components(
             recording.stage(
@@ -282,6 +284,8 @@ class Agent:
         self._start("pleg", self._pleg.run())
         if self.context.gates.enabled("EventedPLEG"):
             self._start("evented pleg", self._evented.run(), may_end=True)
+        else:
+            self._start("change notifications", self._notifications.run(), may_end=True)
         for source in self._sources:
             self._start(f"source {source.name}", self._run_source(source))
         self._start("plugin loops", self._loops.run())

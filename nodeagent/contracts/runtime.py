@@ -454,6 +454,23 @@ class RuntimeInfoProvider(Protocol):
 
 
 @runtime_checkable
+class NotifyingRuntime(Protocol):
+    """A runtime that notifies of changed containers, so that it need not be listed every second."""
+
+    def changes(self) -> AsyncIterator[None]:
+        """Yield when containers or sandboxes started, ended or were removed; do not end while the connection lasts.
+
+        Each value is a hint to list them: it may arrive before the change is listed, and stand for several changes.
+        Iterating raises :class:`NotImplementedError` immediately if the runtime does not support the call.
+
+        :raises NotImplementedError: the runtime does not support the call.
+        :raises RuntimeUnavailable: the runtime cannot be reached, or the connection ended.
+        :raises RuntimeFailure: the runtime returned an error.
+        """
+        ...
+
+
+@runtime_checkable
 class SandboxResizingRuntime(Protocol):
     """A runtime that is notified of changed resources of a pod (spec: gate.InPlacePodVerticalScaling)."""
 

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 
 from nodeagent.base.aio import Clock
+from nodeagent.base.aio.waker import wait_for
 from nodeagent.base.logging import v_level, verbose
 from nodeagent.base.metrics import Gauge, Histogram
 from nodeagent.contracts.runtime import ContainerInfo, ContainerRuntime, ContainerState, RuntimePod, SandboxInfo
@@ -18,6 +19,13 @@ from nodeagent.pleg.health import LoopHealth
 _log = logging.getLogger(__name__)
 
 RELIST_SECONDS = 1.0
+QUIET_RELIST_SECONDS = 10.0
+"""Interval while the runtime notifies of changes and has notified of none."""
+ACTIVE_SECONDS = 3.0
+"""Time after a notification during which the runtime is listed every second: it may list a change later."""
+MAX_MISSED_CHANGES = 3
+_NOTIFIED_DELAY_SECONDS = 0.05
+_SHORTEST_PAUSE_SECONDS = 0.1
 EVENTED_RELIST_SECONDS = 300.0
 UNHEALTHY_SECONDS = 180.0
 EVENTED_UNHEALTHY_SECONDS = 600.0
@@ -63,13 +71,16 @@ class GenericPleg:
         self._last_listing: tuple[Sequence[SandboxInfo], Sequence[ContainerInfo]] | None = None
         self._relist_now = asyncio.Event()
         self._listed_at: float | None = None
+        self._notified = False
+        self._active_until = 0.0
+        self._missed = 0
 
     async def run(self) -> None:
         """Relist until cancelled; a failed relist is logged and retried."""
         while True:
-            due = self._clock.now() + self.period_seconds
+            started = self._clock.now()
             await self.relist()
-            await self._wait(due)
+            await self._wait(started)
 
     def rely_on_events(self) -> None:
         """Relist at a long interval, because the runtime reports events."""
@@ -79,6 +90,19 @@ class GenericPleg:
         """Relist immediately, then every second."""
         self.period_seconds = RELIST_SECONDS
         self.relist_soon()
+
+    def rely_on_notifications(self, *, rely: bool) -> None:
+        """Relist at a longer interval while nothing changes, or no longer do so.
+
+        A runtime that has repeatedly not notified of a change is not relied on.
+        """
+        self._notified = rely and self._missed < MAX_MISSED_CHANGES
+        self.relist_soon()
+
+    def notified(self) -> None:
+        """Relist now, and then every second for a short time, because the runtime has notified of a change."""
+        self._active_until = self._clock.now() + ACTIVE_SECONDS
+        self._relist_now.set()
 
     def relist_soon(self) -> None:
         """Relist without waiting for the current interval."""
@@ -99,8 +123,12 @@ class GenericPleg:
             RELIST_DURATION.observe(self._clock.now() - started)
 
     async def _relist(self, started: float) -> bool:
+        quiet = self._quiet()
         try:
-            complete = await self._process(*await self._list(), started)
+            listing = await self._list()
+            if quiet and self._quiet() and self._differs(*listing):
+                self._note_missed()
+            complete = await self._process(*listing, started)
         except RuntimeFailure as error:
             self._last_listing = None
             self.health.failed(error)
@@ -118,14 +146,21 @@ class GenericPleg:
             return sandboxes, await runtime.list_containers() if sandboxes else self._last_listing[1]
         return await asyncio.gather(runtime.list_sandboxes(), runtime.list_containers())
 
+    def _differs(self, sandboxes: Sequence[SandboxInfo], containers: Sequence[ContainerInfo]) -> bool:
+        return self._last_listing is None or not (
+            self._last_listing[0] is sandboxes and self._last_listing[1] is containers
+        )
+
+    def _note_missed(self) -> None:
+        self._missed += 1
+        if self._missed == MAX_MISSED_CHANGES:
+            self._notified = False
+            _log.warning("Relisting every second, container runtime has not notified of changes")
+
     async def _process(
         self, sandboxes: Sequence[SandboxInfo], containers: Sequence[ContainerInfo], started: float
     ) -> bool:
-        if (
-            self._last_listing is not None
-            and self._last_listing[0] is sandboxes
-            and self._last_listing[1] is containers
-        ):
+        if not self._differs(sandboxes, containers):
             return True
         self._last_listing = (sandboxes, containers)
         known = {pod.uid: pod for pod in self._cache.pods() if pod.observed_at <= started}
@@ -151,17 +186,22 @@ class GenericPleg:
         self._trigger_sync(uid)
         return True
 
-    async def _wait(self, due: float) -> None:
+    async def _wait(self, started: float) -> None:
+        """Wait until the next relist is due; the last one *started* then."""
+        if self.period_seconds > RELIST_SECONDS:
+            await wait_for(self._relist_now, self._clock, started + self.period_seconds - self._clock.now())
+        elif not self._quiet():
+            await self._clock.sleep(max(started + RELIST_SECONDS - self._clock.now(), _SHORTEST_PAUSE_SECONDS))
+        else:
+            await wait_for(self._relist_now, self._clock, started + QUIET_RELIST_SECONDS - self._clock.now())
+            if self._relist_now.is_set():
+                now = self._clock.now()
+                await self._clock.sleep(max(started + RELIST_SECONDS - now, _NOTIFIED_DELAY_SECONDS))
         self._relist_now.clear()
-        pause = due - self._clock.now()
-        if self.period_seconds <= RELIST_SECONDS:
-            await self._clock.sleep(max(pause, 0.1))
-            return
-        try:
-            async with asyncio.timeout(pause):
-                await self._relist_now.wait()
-        except TimeoutError:
-            pass
+
+    def _quiet(self) -> bool:
+        """Return whether no change is expected without a notification."""
+        return self._notified and self._last_listing is not None and self._clock.now() >= self._active_until
 
 
 def _only_adds(known: RuntimePod | None, listing: PodListing) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -96,9 +97,17 @@ class FakeRuntime(Faults):
     :param clock: clock for timestamps and for :meth:`behave`.
     :param images: if specified, containers can be created only from its images.
     :param events: whether the runtime supports an event stream.
+    :param notifies: whether the runtime notifies of changes.
     """
 
-    def __init__(self, clock: Clock | None = None, *, images: FakeImages | None = None, events: bool = False) -> None:
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        *,
+        images: FakeImages | None = None,
+        events: bool = False,
+        notifies: bool = False,
+    ) -> None:
         super().__init__()
         self.calls: list[Call] = []
         self.conditions: list[RuntimeCondition] = [
@@ -116,7 +125,7 @@ class FakeRuntime(Faults):
         """Stats of sandboxes by pod UID; ``None`` if the runtime does not support them."""
         self._clock: Clock = clock or FakeClock()
         self._images = images
-        self._has_events = events
+        self._has_events, self._notifies = events, notifies
         self._streams: list[asyncio.Queue[RuntimeEvent | None]] = []
         self._sandboxes: dict[str, _Sandbox] = {}
         self._containers: dict[str, _Container] = {}
@@ -372,6 +381,13 @@ class FakeRuntime(Faults):
         self.calls.append(Call("events"))
         return self._stream() if self._has_events else None
 
+    async def changes(self) -> AsyncIterator[None]:
+        if not self._notifies:
+            raise NotImplementedError("this runtime does not notify of changes")
+        async with contextlib.aclosing(self._stream()) as stream:
+            async for _ in stream:
+                yield
+
     # --- internals --------------------------------------------------------------------------------------------
 
     async def _enter(self, method: str, *arguments: Any) -> None:
@@ -379,7 +395,7 @@ class FakeRuntime(Faults):
         await self._pass(method)
         self._tick()
 
-    async def _stream(self) -> AsyncIterator[RuntimeEvent]:
+    async def _stream(self) -> AsyncGenerator[RuntimeEvent, None]:
         queue: asyncio.Queue[RuntimeEvent | None] = asyncio.Queue()
         self._streams.append(queue)
         try:

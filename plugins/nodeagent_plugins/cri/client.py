@@ -11,6 +11,7 @@ from nodeagent.base.aio import Clock
 from nodeagent.base.cdi.names import ANNOTATION_PREFIX
 from nodeagent.base.cdi.support import CdiSupport, cdi_support
 from nodeagent.base.criproto import api_pb2 as cri
+from nodeagent.base.criproto import changes
 from nodeagent.contracts.runtime import (
     LABEL_POD_UID,
     ContainerConfig,
@@ -269,6 +270,20 @@ class CriRuntime:
             async with contextlib.aclosing(stream):
                 async for response in stream:
                     yield responses.event(response)
+        except UnimplementedError as error:
+            raise NotImplementedError(str(error)) from error
+
+    async def changes(self) -> AsyncIterator[None]:
+        """Yield when a container has changed, according to containerd's event API.
+
+        :raises NotImplementedError: the runtime does not implement the call.
+        """
+        request = changes.SubscribeRequest(filters=changes.FILTERS)
+        stream = self.connection.stream("Subscribe", request, "watch changes of containers")
+        try:
+            async with contextlib.aclosing(stream):
+                async for _ in stream:
+                    yield
         except UnimplementedError as error:
             raise NotImplementedError(str(error)) from error
 

@@ -14,7 +14,7 @@ from google.protobuf import message_factory
 from google.protobuf.message import DecodeError
 
 from nodeagent.base import tracing
-from nodeagent.base.criproto import api_pb2, content
+from nodeagent.base.criproto import api_pb2, changes, content
 from nodeagent.base.metrics import Counter, Histogram, exponential
 from nodeagent.errors import RuntimeFailure
 from nodeagent_plugins.cri import errors
@@ -188,9 +188,12 @@ def _operation(name: str) -> str:
 
 
 def _methods() -> Mapping[str, Method]:
-    """Return all calls of both services by name, and the one of containerd's content service."""
+    """Return all calls of both services by name, and those of containerd's content and event services."""
     return MappingProxyType(
-        {"ListStatuses": Method("list_statuses", content.LIST_STATUSES, content.ListStatusesResponse)}
+        {
+            "ListStatuses": Method("list_statuses", content.LIST_STATUSES, content.ListStatusesResponse),
+            "Subscribe": Method("subscribe", changes.SUBSCRIBE, changes.Envelope),
+        }
         | {
             method.name: Method(
                 _operation(method.name),

@@ -45,6 +45,7 @@ from nodeagent_plugins.embedded_runtime.sandboxes import Sandboxes
 from nodeagent_plugins.embedded_runtime.server import (
     STOP_SECONDS,
     make_server,
+    serve_changes,
     serve_hairpin_mode,
     serve_import,
     serve_transfers,
@@ -148,6 +149,7 @@ class Daemon:
             server = make_server(self._options.socket, runtime, images)
             serve_import(server, loader)
             serve_transfers(server, puller.transfers)
+            serve_changes(server, self._events.listen)
             serve_hairpin_mode(server, self._network.set_hairpin_mode)
             await server.start()
             self._options.socket.chmod(0o600)

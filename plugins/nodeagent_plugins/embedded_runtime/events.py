@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from nodeagent.base.criproto import api_pb2 as cri
 
@@ -27,7 +27,7 @@ class Events:
                 self._listeners.discard(listener)
                 listener.put_nowait(None)
 
-    async def listen(self) -> AsyncIterator[cri.ContainerEventResponse]:
+    async def listen(self) -> AsyncGenerator[cri.ContainerEventResponse, None]:
         """Yield new events; ends if the subscriber is too slow."""
         mine: asyncio.Queue[cri.ContainerEventResponse | None] = asyncio.Queue()
         self._listeners.add(mine)

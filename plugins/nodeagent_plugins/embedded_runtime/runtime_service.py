@@ -234,7 +234,7 @@ class RuntimeService:
     # --- events -----------------------------------------------------------------------------------------------
 
     async def get_container_events(self, _request: cri.GetEventsRequest) -> AsyncIterator[cri.ContainerEventResponse]:
-        async with contextlib.aclosing(self._events.listen()) as events:  # type: ignore[type-var]
+        async with contextlib.aclosing(self._events.listen()) as events:
             async for event in events:
                 yield event
 

@@ -7,7 +7,7 @@ import contextlib
 import inspect
 import logging
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import grpc.aio
 from google.protobuf import message_factory
 
 from nodeagent.base.criproto import api_pb2 as cri
-from nodeagent.base.criproto import content
+from nodeagent.base.criproto import changes, content
 from nodeagent_plugins.embedded_runtime.errors import CallError
 from nodeagent_plugins.embedded_runtime.hairpin import SET_CALL
 from nodeagent_plugins.embedded_runtime.images.archive import import_archive
@@ -29,6 +29,9 @@ CANCELLED_WITH_CALLER = ("ExecSync",)
 """Timeout of commands without one, which otherwise could run forever."""
 IMPORT_CALL = "/nodeagent.embedded.v1.Images/Import"
 IMPORT_SECONDS = 600.0
+_KINDS = (cri.CONTAINER_STARTED_EVENT, cri.CONTAINER_STOPPED_EVENT, cri.CONTAINER_DELETED_EVENT)
+_TOPICS = dict(zip(_KINDS, changes.TOPICS, strict=True))
+"""Topics of containerd's event service by type of event; others change nothing that is listed."""
 
 
 def make_server(socket: Path, *services: object) -> grpc.aio.Server:
@@ -92,6 +95,23 @@ def serve_transfers(server: grpc.aio.Server, transfers: Callable[[], list[Any]])
         response, content.ListStatusesRequest.FromString, lambda message: message.SerializeToString()
     )
     service, _, method = content.LIST_STATUSES.strip("/").partition("/")
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
+
+
+def serve_changes(server: grpc.aio.Server, events: Callable[[], AsyncGenerator[Any, None]]) -> None:
+    """Add notifications of changed containers, with the method of containerd's event service."""
+
+    async def stream(_request: Any, _context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+        async with contextlib.aclosing(events()) as sent:
+            async for event in sent:
+                topic = _TOPICS.get(event.container_event_type)
+                if topic is not None:
+                    yield changes.Envelope(topic=topic)
+
+    handler = grpc.unary_stream_rpc_method_handler(
+        stream, changes.SubscribeRequest.FromString, lambda message: message.SerializeToString()
+    )
+    service, _, method = changes.SUBSCRIBE.strip("/").partition("/")
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
 
 

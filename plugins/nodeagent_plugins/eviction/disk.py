@@ -1,4 +1,7 @@
-"""Disk watcher: check hard thresholds every second, because a pod can fill a disk between two eviction passes."""
+"""Disk watcher: check hard thresholds, because a pod can fill a disk between two eviction passes.
+
+A disk is checked every second, and less often while it has more space than can be written in that time.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,11 @@ from nodeagent.base.aio import Clock
 from nodeagent.model.eviction_thresholds import Signal, Threshold
 from nodeagent_plugins.eviction.signals import Observation, is_met
 
-POLL_SECONDS = 1.0
+SHORTEST_POLL_SECONDS, LONGEST_POLL_SECONDS = 1.0, 5.0
+FASTEST_USE = 4 << 30
+"""Maximum expected use in bytes per second."""
+FASTEST_INODE_USE = 200_000
+"""Maximum expected use in inodes per second."""
 
 _INODES = {Signal.NODEFS: Signal.NODEFS_INODES, Signal.IMAGEFS: Signal.IMAGEFS_INODES}
 _WATCHED = frozenset((*_INODES, *_INODES.values()))
@@ -43,15 +50,26 @@ class DiskWatch:
     async def run(self) -> None:
         """Run until cancelled."""
         known: set[Threshold] = set()
+        pause = SHORTEST_POLL_SECONDS
         while True:
-            await self._clock.sleep(POLL_SECONDS)
+            await self._clock.sleep(pause)
             seen = await asyncio.to_thread(_check, self._paths())
+            left = min((_seconds_left(each, seen) for each in self._thresholds), default=0.0)
+            pause = min(LONGEST_POLL_SECONDS, SHORTEST_POLL_SECONDS + left)
             met = {each for each in self._thresholds if is_met(each, seen)}
             # An unreadable disk keeps its state; the regular passes report the error.
             met |= {each for each in known if each.signal not in seen}
             if met - known:
                 self._crossed()
             known = met
+
+
+def _seconds_left(threshold: Threshold, seen: Mapping[Signal, Observation]) -> float:
+    """Return the time in which *threshold* can be met at the earliest; 0 if that is not known."""
+    if (observed := seen.get(threshold.signal)) is None:
+        return 0.0
+    left = observed.available - threshold.limit.of(observed.capacity)
+    return max(0.0, left / (FASTEST_USE if threshold.signal in _INODES else FASTEST_INODE_USE))
 
 
 def _check(paths: Mapping[Signal, Path]) -> dict[Signal, Observation]:

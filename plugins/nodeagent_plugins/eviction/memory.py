@@ -24,9 +24,10 @@ from nodeagent.model.qos import QosClass
 from nodeagent_plugins.eviction.notification import STALLS, StallNotification, UsageNotification
 
 SHORTEST_POLL_SECONDS = 0.25
-LONGEST_POLL_SECONDS = 0.75
-"""Ensures a pass within a second of the crossing, at any allocation rate."""
-FASTEST_USE = 8 << 30
+CLOSE_POLL_SECONDS = 0.75
+"""Interval at which a threshold could be met before the next poll; ensures a pass within a second of that."""
+LONGEST_POLL_SECONDS = 5.0
+FASTEST_USE = (4 << 30) * max(2, os.cpu_count() or 1)
 """Maximum expected allocation rate in bytes per second; memory is polled less often while there is more left."""
 REPEAT_SECONDS = 1.0
 """Interval of the reports about a threshold that remains met."""
@@ -181,9 +182,9 @@ class MemoryWatch:
         while True:
             await self._clock.sleep(pause)
             left = [_left(each, reading) for each, reading in self._readings(hard, glance=True)]
-            if min(left, default=0) < LONGEST_POLL_SECONDS * FASTEST_USE:
+            if min(left, default=0) < CLOSE_POLL_SECONDS * FASTEST_USE:
                 left = [_left(each, reading) for each, reading in self._readings(hard)]
-            pause = min(LONGEST_POLL_SECONDS, max(SHORTEST_POLL_SECONDS, min(left, default=0) / FASTEST_USE))
+            pause = _pause(min(left, default=0))
             if min(left, default=0) >= 0:
                 reported = float("-inf")
             elif self._clock.now() - reported >= REPEAT_SECONDS:
@@ -226,6 +227,11 @@ class MemoryWatch:
             else:
                 self._failing.discard((signal, glance))
         return found
+
+
+def _pause(left: int) -> float:
+    """Return the time in which *left* bytes can be used at the earliest, within the limits of the interval."""
+    return min(LONGEST_POLL_SECONDS, max(SHORTEST_POLL_SECONDS, left / FASTEST_USE))
 
 
 def _left(threshold: Threshold, reading: MemoryReading) -> int:

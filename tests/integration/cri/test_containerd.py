@@ -245,6 +245,31 @@ async def test_event_stream_is_supported_since_containerd_1_7(cri, pods):
     await events.aclose()
 
 
+async def test_exit_of_a_container_is_notified_once_but_no_exec(cri, pods):
+    sandbox_id = await pods.sandbox()
+    container_id = await pods.container(sandbox_id, "sleep 1000")
+    notified = 0
+
+    async def count() -> None:
+        nonlocal notified
+        async for _ in cri.changes():
+            notified += 1
+
+    counting = asyncio.create_task(count())
+    await asyncio.sleep(0.5)  # The subscription has no events from before its start.
+    before = notified  # Pods of earlier tests end as well.
+    await cri.exec_sync(container_id, ["true"], 5)
+    await asyncio.sleep(0.2)
+    assert notified == before
+
+    await cri.stop_container(container_id, 0)
+    async with asyncio.timeout(20):
+        while notified == before:
+            await asyncio.sleep(0.05)
+    counting.cancel()
+    await asyncio.gather(counting, return_exceptions=True)
+
+
 async def test_cdi_devices_are_supported_since_containerd_1_7(cri, pods, containerd):
     write_spec(containerd.directory / "cdi", hook="createRuntime")
     sandbox_id = await pods.sandbox()

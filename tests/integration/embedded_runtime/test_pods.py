@@ -342,6 +342,25 @@ async def test_stats_list_each_container(cri, pods):
     assert stats.timestamp > 0
 
 
+async def test_changes_are_notified(cri, pods):
+    notified = 0
+
+    async def count() -> None:
+        nonlocal notified
+        async for _ in cri.changes():
+            notified += 1
+
+    counting = asyncio.create_task(count())
+    try:
+        await asyncio.sleep(0.2)  # Until the stream is established.
+        container_id = await pods.container(await pods.sandbox(), "exit 0")
+        await exited(cri, container_id)
+        await until(lambda: asyncio.sleep(0, notified >= 3))  # The sandbox starts, the container starts and ends.
+    finally:
+        counting.cancel()
+        await asyncio.gather(counting, return_exceptions=True)
+
+
 async def test_events_are_streamed(cri, pods):
     seen: list[tuple[RuntimeEventType, str]] = []
     watched = asyncio.Event()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nodeagent.base.criproto import api_pb2 as cri
-from nodeagent.base.criproto import content
+from nodeagent.base.criproto import changes, content
 from nodeagent.contracts.runtime import (
     ContainerConfig,
     ContainerRuntime,
@@ -280,6 +280,22 @@ async def test_runtime_without_events_raises_not_implemented(connection, runtime
 
     with pytest.raises(NotImplementedError):
         await anext(runtime.events())
+
+
+async def test_changes_of_containers_are_notified(connection, runtime):
+    connection.responses["Subscribe"] = [
+        changes.Envelope(topic="/tasks/start"),
+        changes.Envelope(topic="/tasks/delete"),
+    ]
+
+    assert [change async for change in runtime.changes()] == [None, None]
+
+
+async def test_runtime_without_notifications_raises_not_implemented(connection, runtime):
+    connection.responses["Subscribe"] = [UnimplementedError("unknown method")]
+
+    with pytest.raises(NotImplementedError):
+        await anext(runtime.changes())
 
 
 async def test_runtime_without_sandbox_stats_raises_not_implemented(connection, runtime):

@@ -12,7 +12,7 @@ import pytest
 from nodeagent.base.aio import TaskOwner
 from nodeagent.model.eviction_thresholds import Signal, Threshold, parse_amount
 from nodeagent.testing import FakeClock
-from nodeagent_plugins.eviction.disk import POLL_SECONDS, DiskWatch
+from nodeagent_plugins.eviction.disk import LONGEST_POLL_SECONDS, SHORTEST_POLL_SECONDS, DiskWatch
 
 MI = 1024 * 1024
 SPACE = Threshold(Signal.NODEFS, parse_amount("10%"))
@@ -52,8 +52,23 @@ async def test_crossing_is_reported_once(show: Callable[[Disk | OSError], None],
 
         for disk, times in ((Disk(100), 0), (low, 1), (OSError("gone"), 1), (low, 1), (Disk(100), 1), (low, 2)):
             show(disk)
-            await clock.advance(POLL_SECONDS)
+            await clock.advance(SHORTEST_POLL_SECONDS)
             assert len(reported) == times
+
+
+async def test_disk_with_much_space_is_checked_less_often(monkeypatch: pytest.MonkeyPatch, clock: FakeClock):
+    checks: list[float] = []
+
+    def statvfs(path: Path) -> Disk:
+        checks.append(clock.now())
+        return Disk(1000 << 30, f_blocks=2000 << 30, f_ffree=10**9, f_files=2 * 10**9)
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    async with TaskOwner("test") as tasks:
+        tasks.start(DiskWatch([SPACE, INODES], lambda: PATHS, clock, lambda: None).run(), "watch")
+        await clock.advance(SHORTEST_POLL_SECONDS + 5 * LONGEST_POLL_SECONDS)
+
+    assert len(checks) == 6
 
 
 def test_soft_thresholds_and_other_signals_are_ignored(clock: FakeClock):
@@ -75,14 +90,14 @@ async def test_image_disk_is_watched_as_soon_as_it_is_detected(
     async with TaskOwner("test") as tasks:
         tasks.start(watch.run(), "watch")
         disks[Path("/images")] = Disk(900, f_ffree=4) if inodes else Disk(50)
-        await clock.advance(POLL_SECONDS)
+        await clock.advance(SHORTEST_POLL_SECONDS)
         assert reported == []
 
         paths[Signal.IMAGEFS] = Path("/images")
-        await clock.advance(POLL_SECONDS)
+        await clock.advance(SHORTEST_POLL_SECONDS)
         assert len(reported) == 1
         disks[Path("/agent")] = Disk(50)
-        await clock.advance(POLL_SECONDS)
+        await clock.advance(SHORTEST_POLL_SECONDS)
         assert len(reported) == 2, "the other disk is short as well"
-        await clock.advance(5 * POLL_SECONDS)
+        await clock.advance(5 * SHORTEST_POLL_SECONDS)
         assert len(reported) == 2

@@ -9,7 +9,14 @@ import pytest
 from nodeagent.base.aio import TaskOwner
 from nodeagent.model.eviction_thresholds import Signal, Threshold, parse_amount
 from nodeagent.testing import FakeCgroups, FakeClock
-from nodeagent_plugins.eviction.memory import REPEAT_SECONDS, CgroupMemory, MemoryWatch, NodeMemory, pods_cgroup
+from nodeagent_plugins.eviction.memory import (
+    LONGEST_POLL_SECONDS,
+    REPEAT_SECONDS,
+    CgroupMemory,
+    MemoryWatch,
+    NodeMemory,
+    pods_cgroup,
+)
 
 MI = 1024 * 1024
 HARD = Threshold(Signal.MEMORY, parse_amount("100Mi"))
@@ -125,7 +132,7 @@ async def test_statistics_are_summed_up_only_near_a_threshold(
         assert (reported, caplog.messages) == ([], [])
 
         meminfo.write_text(f"MemTotal: {64 * gib} kB\nMemFree: 10 kB\nInactive(file): 0 kB\n")
-        await clock.advance(1)
+        await clock.advance(LONGEST_POLL_SECONDS)
         assert (reported, caplog.messages) == ([], ["Failed to read memory"])
         (machine.root / "mem/memory.stat").write_text("cache 5\ntotal_inactive_file 0\n")
         (machine.root / "mem/memory.usage_in_bytes").write_text(str(64 * gib * 1024))
