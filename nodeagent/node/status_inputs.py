@@ -27,6 +27,7 @@ from nodeagent.pluginmanager import PluginManager
 _HOOK = "nodeagent_report_node"
 _log = logging.getLogger(__name__)
 _APPARMOR_STABLE = Release(1, 31)
+_IMAGES_SECONDS = 30.0
 """First release whose node status does not mention AppArmor."""
 
 
@@ -49,6 +50,7 @@ class StatusInputCollector:
         self._addresses = NodeAddresses(settings.node_name, settings.node_ips, context.clock)
         self._machine: Machine | None = None
         self._images: Sequence[ContainerImage] = ()
+        self._images_due = float("-inf")
 
     async def machine(self) -> Machine:
         """Return the description of the host, which is read once."""
@@ -133,11 +135,14 @@ class StatusInputCollector:
         return ["AppArmor enabled"] if machine.apparmor and reported else []
 
     async def _list_images(self) -> Sequence[ContainerImage]:
-        limit = self._context.config.node_status_max_images
+        limit, now = self._context.config.node_status_max_images, self._context.clock.now()
         if limit == 0:
             return ()
+        if now < self._images_due:
+            return self._images
         try:
             self._images = report_images(await self._context.images.list_images(), limit)
+            self._images_due = now + _IMAGES_SECONDS
         except RuntimeFailure as error:  # Reported in the condition Ready.
             _log.debug("Failed to list images", extra={"err": str(error)})
         return self._images

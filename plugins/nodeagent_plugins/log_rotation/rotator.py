@@ -34,7 +34,6 @@ class LogRotator:
         self._context, self._largest, self._count, self._period = context, largest, count, period_seconds
         self._workers = asyncio.Semaphore(workers)
         self._compressor = Compressor()
-        self._paths: dict[str, Path | None] = {}
         self._failing: set[str] = set()
 
     async def run(self) -> None:
@@ -46,33 +45,25 @@ class LogRotator:
     async def _rotate(self) -> None:
         while True:
             due = self._context.clock.now() + self._period
-            try:
-                logs = await self._logs()
-            except NodeAgentError as error:
-                self._failed("", error)
-            else:
-                self._recovered("")
-                sizes = await asyncio.to_thread(_sizes, logs)
-                async with asyncio.TaskGroup() as group:
-                    for container_id, size in sizes.items():
-                        group.create_task(self._check_log(container_id, logs[container_id], size))
+            logs = self._logs()
+            self._failing &= logs.keys()
+            sizes = await asyncio.to_thread(_sizes, logs) if logs else {}
+            async with asyncio.TaskGroup() as group:
+                for container_id, size in sizes.items():
+                    group.create_task(self._check_log(container_id, logs[container_id], size))
             await self._context.clock.sleep_until(due)
 
-    async def _logs(self) -> dict[str, Path]:
+    def _logs(self) -> dict[str, Path]:
         """Return the logs of running containers by container ID."""
-        runtime = self._context.runtime
-        running = [c.id for c in await runtime.list_containers() if c.state is ContainerState.RUNNING]
-        self._paths = {id: path for id, path in self._paths.items() if id in set(running)}
-        self._failing &= {*running, ""}
-        for container_id in running:
-            if container_id not in self._paths:  # Requested once, because the path never changes.
-                try:
-                    path = (await runtime.container_status(container_id)).log_path
-                except NodeAgentError as error:
-                    self._failed(container_id, error)
-                    continue
-                self._paths[container_id] = Path(path) if path else None
-        return {id: path for id, path in self._paths.items() if path is not None}
+        pods = self._context.pods
+        observed = (pods.observed(pod.uid) for pod in pods.all())
+        return {
+            container.id: Path(container.log_path)
+            for pod in observed
+            if pod is not None
+            for container in pod.containers
+            if container.state is ContainerState.RUNNING and container.log_path
+        }
 
     async def _check_log(self, container_id: str, log: Path, size: int | OSError | None) -> None:
         async with self._workers:
