@@ -39,15 +39,22 @@ def test_no_settings_start_no_subprocess(monkeypatch: pytest.MonkeyPatch) -> Non
     assert validate_in_subprocess({"one": SCHEMA}, {}) == []
 
 
+def test_plainly_valid_settings_start_no_subprocess(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subprocess, "run", None)
+
+    assert validate_in_subprocess({"one": SCHEMA}, {"one": {"rules": []}}) == []
+
+
 def test_failed_subprocess_raises_os_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
 
     with pytest.raises(OSError, match="exit code 1"):
-        validate_in_subprocess({"one": SCHEMA}, {"one": {}})
+        validate_in_subprocess({"one": SCHEMA}, {"one": {"other": 1}})
 
 
 def test_validation_library_is_not_loaded_in_the_agent() -> None:
-    code = "import sys; from nodeagent.plugin_schemas import validate_in_subprocess as c; c({'a': {}}, {'a': {}})"
+    code = "import sys; from nodeagent.plugin_schemas import validate_in_subprocess as validate"
+    code += "; validate({'a': {'type': 'string'}}, {'a': 1})"
     code += "; sys.exit('jsonschema' in sys.modules)"
 
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
