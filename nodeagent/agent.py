@@ -31,6 +31,7 @@ from nodeagent.contracts.context import ApiContext, ConfigContext, NodeContext, 
 from nodeagent.contracts.diagnostics import LoopLine
 from nodeagent.contracts.events import EventRecorder, EventType
 from nodeagent.contracts.pods import PodSource
+from nodeagent.contracts.server import AccessRecord
 from nodeagent.event_journal import EventJournal
 from nodeagent.event_listeners import EventListeners
 from nodeagent.model.pod import Pod
@@ -38,6 +39,7 @@ from nodeagent.node import NodeManager
 from nodeagent.node.overview import Overview
 from nodeagent.node.release_check import ReleaseCheck
 from nodeagent.node.root_directory import prepare_root
+from nodeagent.notification_queue import NotificationQueue
 from nodeagent.pleg.cache import PodCache
 from nodeagent.pleg.evented import EventedPleg
 from nodeagent.pleg.generic import GenericPleg
@@ -211,12 +213,16 @@ class Agent:
             *provide_local_queries(context, plugins),
         ]
         self.context = context.stage(ServerContext, queries={query.name: query for query in queries})
+        self._accesses: NotificationQueue[AccessRecord] = NotificationQueue(
+            plugins, configured.tasks, "nodeagent_access_recorded", "access"
+        )
         self._server = AgentServer(
             context,
             {"syncloop": lambda: self._pleg.health.problem, **self._loop_checks},
             partial(provide_access, self.context, plugins),
             partial(provide_routes, self.context, plugins),
             partial(plugins.is_implemented, "nodeagent_provide_routes", third_party=True),
+            self._accesses,
         )
         self._local = LocalServer(context.root_dir, queries)
         self._housekeeping = Housekeeping(self._pods, self._cache, lambda: context.syncer, clock, self._allocations)
@@ -339,7 +345,7 @@ class Agent:
         await self._cancel(set(self._tasks))
         await self.context.tasks.close()
         await self._scopes.close_tasks()
-        await self.context.recorder.flush(FLUSH_SECONDS)
+        await asyncio.gather(self.context.recorder.flush(FLUSH_SECONDS), self._accesses.flush(FLUSH_SECONDS))
         await self.context.cleanup.aclose()
         if self._client is not None:
             await self._client.close()

@@ -58,7 +58,7 @@ from nodeagent.contracts.pod_resources import ResourceReporter
 from nodeagent.contracts.pods import PodSource, PodSyncer, Rejection
 from nodeagent.contracts.probes import Prober
 from nodeagent.contracts.runtime import ContainerConfig, ContainerRuntime, ImageService, SandboxConfig
-from nodeagent.contracts.server import Authenticator, Authorizer, Route
+from nodeagent.contracts.server import AccessRecord, Authenticator, Authorizer, Route
 from nodeagent.contracts.settings_check import SettingsCheck
 from nodeagent.contracts.stats import StatsProvider
 from nodeagent.contracts.topology import HintProvider
@@ -732,6 +732,21 @@ async def nodeagent_event_recorded(event: RecordedEvent) -> None:
     On error: logged.
 
     :param event: the event.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+@deadline(5)
+async def nodeagent_access_recorded(access: AccessRecord) -> None:
+    """Handle an access to containers or logs, for example write it to an audit log.
+
+    Called: for each request of exec, attach, port forwarding, run, checkpoint, container logs and system logs when its
+    handling starts and when it has ended, and once for a rejected one; in order, one at a time, without delaying the
+    request; the latest thousand records are queued for a slow plugin.
+    On error: logged; the access is not affected.
+
+    :param access: the access.
     """
     raise NotImplementedError
 

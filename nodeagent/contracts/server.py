@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -139,3 +140,42 @@ class Route(Struct, frozen=True):
     rejection: str = ""
     streams: bool = False
     fine_grained: Sequence[str] = ()
+
+
+class AccessStage(StrEnum):
+    """Stage of an access, as in the audit log of the API server."""
+
+    RECEIVED = "RequestReceived"
+    """The request is authorized, and its handling starts."""
+    COMPLETE = "ResponseComplete"
+    """The response was sent, the stream has ended, or the request was rejected."""
+
+
+class AccessRecord(Struct, frozen=True, kw_only=True):
+    """A stage of an access to containers or logs."""
+
+    id: str
+    """Unique ID of the request, the same in both stages."""
+    stage: AccessStage
+    user: User | None
+    """``None`` if the request was not authenticated."""
+    source: str
+    """IP address of the client."""
+    user_agent: str
+    method: str
+    uri: str
+    """Path and query, such as the command of an exec; at most 8 KiB."""
+    subresource: str
+    """Subresource of the node, such as ``exec``, ``attach``, ``portforward``, ``run``, ``log`` or ``checkpoint``."""
+    verb: str
+    """The authorized verb."""
+    namespace: str = ""
+    """Namespace, name and container of the pod; empty for logs of the system."""
+    pod: str = ""
+    container: str = ""
+    received_at: datetime
+    recorded_at: datetime
+    status: int = 0
+    """Status code of the response; 0 while there is none, and if the client closed the connection before."""
+    sent_bytes: int = 0
+    """Bytes of the response body or of the stream to the client."""

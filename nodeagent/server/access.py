@@ -36,7 +36,7 @@ _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DE
 class Denied(Exception):
     """A rejected request: status and text of the response, and the user if authenticated."""
 
-    def __init__(self, status: int, text: str, user: str = "") -> None:
+    def __init__(self, status: int, text: str, user: User | None = None) -> None:
         super().__init__(text)
         self.status, self.text, self.user = status, text, user
 
@@ -75,9 +75,9 @@ class Access:
                     return user
         except AuthorizationFailed as error:
             _log.error("Authorization error", extra={**self._fields(user, verb, subresources), "err": str(error)})
-            raise Denied(500, f"Authorization error ({self._text(user, verb, subresources)})", user.name) from error
+            raise Denied(500, f"Authorization error ({self._text(user, verb, subresources)})", user) from error
         _log.log(v_level(2), "Forbidden", extra=self._fields(user, verb, subresources))
-        raise Denied(403, f"Forbidden ({self._text(user, verb, subresources)})", user.name)
+        raise Denied(403, f"Forbidden ({self._text(user, verb, subresources)})", user)
 
     def _fields(self, user: User, verb: str, subresources: Sequence[str]) -> dict[str, str]:
         return {"user": user.name, "verb": verb, "resource": "nodes", "subresource": " ".join(subresources)}

@@ -12,9 +12,10 @@ from aiohttp import web
 
 from nodeagent.base import tracing
 from nodeagent.base.logging import v_level
-from nodeagent.contracts.server import SENT_BYTES, Exposure, Handler, Route, SentBytes
+from nodeagent.contracts.server import SENT_BYTES, Exposure, Handler, Route, SentBytes, User
 from nodeagent.errors import NodeAgentError
 from nodeagent.server.access import Access, Denied
+from nodeagent.server.access_recorder import AccessRecorder
 from nodeagent.server.connection import Connection
 from nodeagent.server.request_metrics import RequestMetrics
 
@@ -26,11 +27,14 @@ ACCESS_SECONDS = 20.0
 DEBUG_DISABLED = "Debug endpoints are disabled."
 
 
-def build_app(routes: Iterable[Route], *, access: Access | None, debugging: bool) -> web.Application:
+def build_app(
+    routes: Iterable[Route], *, access: Access | None, debugging: bool, recorder: AccessRecorder
+) -> web.Application:
     """Return the application of the secure port, or without *access*, of the read-only port.
 
     :param debugging: whether routes that access containers and logs are served
         (spec: config.enableDebuggingHandlers).
+    :param recorder: records the requests of routes with ``streams``.
     """
     read_only = access is None
     by_route: dict[web.AbstractRoute, Route] = {}
@@ -43,12 +47,15 @@ def build_app(routes: Iterable[Route], *, access: Access | None, debugging: bool
         route = by_route.get(request.match_info.route)
         started = time.monotonic()
         labels = request_metrics.begin(request.method, _first_segment(route), route is not None and route.streams)
-        user, response, sent = "", None, SentBytes()
+        user, response, sent = None, None, SentBytes()
         SENT_BYTES.set(sent)
+        recorded = recorder.begin(request, route) if route is not None and route.streams else None
         try:
             name = route.path if route is not None else "unknown"
             with tracing.span(name, lambda: _attributes(request), kind="server", caller=request.headers):
                 user = await _admit(request, route, access)
+                if recorded is not None:
+                    recorded.admitted(user)
                 response = await handler(request)
             if not response.prepared:
                 response.headers.setdefault("X-Content-Type-Options", "nosniff")
@@ -63,8 +70,10 @@ def build_app(routes: Iterable[Route], *, access: Access | None, debugging: bool
         finally:
             seconds = time.monotonic() - started
             request_metrics.end(labels, seconds)
-            if route is not None and route.streams:
-                _log_access(request, user, response, sent, seconds)
+            if recorded is not None:
+                count = sent.count or (response.content_length or 0 if response is not None else 0)
+                recorded.ended(user, response.status if response is not None else 0, count)
+                _log_access(request, user, response, count, seconds)
 
     app = web.Application(
         middlewares=[guard],
@@ -83,19 +92,19 @@ def build_app(routes: Iterable[Route], *, access: Access | None, debugging: bool
     return app
 
 
-async def _admit(request: web.Request, route: Route | None, access: Access | None) -> str:
-    """Return the name of the authorized user, empty if the route requires no authentication.
+async def _admit(request: web.Request, route: Route | None, access: Access | None) -> User | None:
+    """Return the authorized user; ``None`` if the route requires no authentication.
 
     :raises Denied: authentication or authorization failed.
     """
     if access is None or (route is not None and route.exposure is Exposure.OPEN):
-        return ""
+        return None
     try:
         async with asyncio.timeout(ACCESS_SECONDS):
-            user = (await access.check(request, route)).name
+            user = await access.check(request, route)
     except TimeoutError:
         raise Denied(500, "Authorization error: timeout") from None
-    _log.log(v_level(4), "Request", extra={"verb": request.method, "path": request.path, "user": user})
+    _log.log(v_level(4), "Request", extra={"verb": request.method, "path": request.path, "user": user.name})
     return user
 
 
@@ -147,7 +156,7 @@ def _first_segment(route: Route | None) -> str:
 
 
 def _log_access(
-    request: web.Request, user: str, response: web.StreamResponse | None, sent: SentBytes, seconds: float
+    request: web.Request, user: User | None, response: web.StreamResponse | None, sent_bytes: int, seconds: float
 ) -> None:
     """Log a request of a streaming route, also if it was aborted."""
     _log.info(
@@ -155,10 +164,10 @@ def _log_access(
         extra={
             "verb": request.method,
             "path": request.path,
-            "user": user,
+            "user": user.name if user is not None else "",
             "source": request.remote,
             "status": response.status if response is not None else "aborted",
-            "bytes": sent.count or (response.content_length or 0 if response is not None else 0),
+            "bytes": sent_bytes,
             "seconds": round(seconds, 3),
         },
     )

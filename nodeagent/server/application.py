@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from nodeagent.server.access import Access
+    from nodeagent.server.access_recorder import AccessRecorder
 
 SHUTDOWN_SECONDS = 1.0
 
@@ -25,10 +26,18 @@ class PortApplication:
 
     :param routes: returns the routes of all plugins.
     :param access: authentication and authorization; ``None`` for the read-only port.
+    :param recorder: records accesses to containers and logs.
     """
 
-    def __init__(self, routes: Callable[[], Sequence[Route]], access: Access | None, *, debugging: bool) -> None:
-        self._routes, self._access, self._debugging = routes, access, debugging
+    def __init__(
+        self,
+        routes: Callable[[], Sequence[Route]],
+        access: Access | None,
+        *,
+        debugging: bool,
+        recorder: AccessRecorder,
+    ) -> None:
+        self._routes, self._access, self._debugging, self._recorder = routes, access, debugging, recorder
         self._runner: web.AppRunner | None = None
         self._retired: list[web.AppRunner] = []
         self._created = asyncio.Event()
@@ -81,7 +90,7 @@ class PortApplication:
         from nodeagent.server.app import build_app
 
         runner = web.AppRunner(
-            build_app(routes, access=self._access, debugging=self._debugging),
+            build_app(routes, access=self._access, debugging=self._debugging, recorder=self._recorder),
             access_log=None,
             handle_signals=False,
             handler_cancellation=True,

@@ -22,6 +22,7 @@ from nodeagent.server.tls_files import TlsFiles
 
 if TYPE_CHECKING:
     from nodeagent.server.access import Access
+    from nodeagent.server.access_recorder import AccessQueue
 
 _log = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ class AgentServer:
     :param routes: returns the routes of the plugins; called at the first connection.
     :param has_external_routes: whether a third-party plugin provides routes; they are created at the start, so that its
         errors are found there.
+    :param accesses: receives the accesses to containers and logs.
     """
 
     def __init__(
@@ -45,10 +47,11 @@ class AgentServer:
         access: Callable[[], tuple[Sequence[Authenticator], Authorizer]],
         routes: Callable[[], Sequence[Route]],
         has_external_routes: Callable[[], bool],
+        accesses: AccessQueue,
     ) -> None:
         self._context, self._checks = context, checks
         self._provide_access, self._provide_routes = access, routes
-        self._has_external_routes = has_external_routes
+        self._has_external_routes, self._accesses = has_external_routes, accesses
         self._routes: Sequence[Route] | None = None
         self._applications: list[PortApplication] = []
         self.port = 0
@@ -101,8 +104,13 @@ class AgentServer:
 
     async def _serve(self, requested: asyncio.Event, access: Access | None, tls: TlsFiles | None) -> None:
         """Listen, and create the application at the first connection."""
+        from nodeagent.server.access_recorder import AccessRecorder
+
         application = PortApplication(
-            self._all_routes, access, debugging=self._context.config.enable_debugging_handlers
+            self._all_routes,
+            access,
+            debugging=self._context.config.enable_debugging_handlers,
+            recorder=AccessRecorder(self._context.clock, self._accesses),
         )
 
         async def connect(on_close: Callable[[], None]) -> asyncio.Protocol:

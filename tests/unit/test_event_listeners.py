@@ -5,8 +5,9 @@ import asyncio
 from nodeagent import hookimpl
 from nodeagent.base.aio import TaskOwner
 from nodeagent.contracts.events import EventType
-from nodeagent.event_listeners import QUEUE_LENGTH, EventListeners
+from nodeagent.event_listeners import EventListeners
 from nodeagent.model.meta import ObjectReference
+from nodeagent.notification_queue import QUEUE_LENGTH
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.testing import FakeRecorder
 
@@ -66,7 +67,9 @@ async def test_oldest_events_are_dropped_for_a_slow_plugin(caplog):
 
     assert listener.received == [str(number) for number in range(2, QUEUE_LENGTH + 2)]
     assert len(forwarded.events) == QUEUE_LENGTH + 2
-    assert [record.message for record in caplog.records].count("Dropping the oldest events, plugins are too slow") == 1
+    assert [record.message for record in caplog.records].count(
+        "Dropping the oldest notifications, plugins are too slow"
+    ) == 1
 
 
 async def test_flush_sends_queued_events_on_shutdown():

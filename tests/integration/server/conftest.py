@@ -25,6 +25,7 @@ from nodeagent.contracts.configuration import (
     X509Authentication,
 )
 from nodeagent.contracts.context import AgentContext
+from nodeagent.notification_queue import NotificationQueue
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.server.server import AgentServer
 from nodeagent.testing import FakeApi, FakeClock, make_config, make_context
@@ -179,6 +180,7 @@ async def serving(
         lambda: provide_access(context, manager),
         lambda: provide_routes(context, manager),
         lambda: manager.is_implemented("nodeagent_provide_routes", third_party=True),
+        NotificationQueue(manager, context.tasks, "nodeagent_access_recorded", "access"),
     )
     problems.clear()
     task = asyncio.create_task(server.run())
