@@ -105,8 +105,8 @@ class AuditLog:
                 raise OSError(f"{self._path} is not a regular file")
             if status.st_size and status.st_size + len(line) > self._max_bytes:
                 self._rotate()
-                os.close(descriptor)
-                descriptor = os.open(self._path, _OPEN | os.O_EXCL, 0o600)
+                full, descriptor = descriptor, os.open(self._path, _OPEN | os.O_EXCL, 0o600)
+                os.close(full)
             elif status.st_mode & 0o177:
                 os.fchmod(descriptor, 0o600)
             while line:

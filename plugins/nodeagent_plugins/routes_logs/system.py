@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
 
 from nodeagent.base.aio import Clock
 from nodeagent.contracts.server import SENT_BYTES
@@ -80,9 +81,19 @@ class SystemLogs:
         return response
 
 
+class _OpenFile(web.FileResponse):
+    """Response with a file that is open only while it is sent.
+
+    aiohttp prepares each response once more after the handler, when the descriptor may belong to another file.
+    """
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        return self._payload_writer if self.prepared else await super().prepare(request)
+
+
 async def _file(request: web.Request, descriptor: int, path: str) -> web.StreamResponse:
     """Send the open file or the requested ranges."""
-    response = web.FileResponse(f"/proc/self/fd/{descriptor}")
+    response = _OpenFile(f"/proc/self/fd/{descriptor}")
     response.headers["Content-Type"] = _type(path)
     response.headers["X-Content-Type-Options"] = "nosniff"
     await response.prepare(request)  # Sends the complete file while the descriptor is open.

@@ -55,6 +55,15 @@ async def test_file_is_sent_completely_or_in_part(node):
     assert (last, tail) == (200, "three\n")
 
 
+async def test_connection_stays_open_after_a_file(node, caplog):
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=node.pki.client("admin"), limit=1)) as session:
+        for _ in range(3):
+            async with session.get(f"https://127.0.0.1:{node.server.port}/logs/syslog") as response:
+                assert await response.text() == "one\ntwo\nthree\n"
+
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 @pytest.mark.row("path.agent./logs/")
 async def test_directory_is_listed(node):
     admin = node.pki.client("admin")
