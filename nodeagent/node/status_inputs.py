@@ -27,8 +27,9 @@ from nodeagent.pluginmanager import PluginManager
 _HOOK = "nodeagent_report_node"
 _log = logging.getLogger(__name__)
 _APPARMOR_STABLE = Release(1, 31)
-_IMAGES_SECONDS = 30.0
 """First release whose node status does not mention AppArmor."""
+_IMAGES_SECONDS = 30.0
+"""Time for which a list of images is reported."""
 
 
 class StatusInputCollector:

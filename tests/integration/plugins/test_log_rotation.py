@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,9 +23,11 @@ from nodeagent.contracts.runtime import (
     ContainerConfig,
     ContainerState,
     Mount,
+    RuntimeContainerStatus,
+    RuntimePod,
     SandboxConfig,
 )
-from nodeagent.testing import load_plugin, make_config, make_context
+from nodeagent.testing import FakePodDirectory, load_plugin, make_config, make_context, make_pod
 from nodeagent_plugins import log_rotation
 from nodeagent_plugins.cri.client import CriRuntime
 from nodeagent_plugins.cri.connection import Connection
@@ -82,7 +83,7 @@ async def runtime(request):
             embedded.close()
 
 
-async def start(runtime: CriRuntime, logs: Path, control: Path) -> tuple[str, Path]:
+async def start(runtime: CriRuntime, logs: Path, control: Path) -> tuple[str, RuntimeContainerStatus]:
     labels = {LABEL_POD_UID: "uid-writer", LABEL_CONTAINER_NAME: "main"}
     sandbox = SandboxConfig("writer", "uid-writer", "default", labels=labels, log_directory=str(logs))
     sandbox_id = await runtime.run_sandbox(sandbox)
@@ -97,8 +98,9 @@ async def start(runtime: CriRuntime, logs: Path, control: Path) -> tuple[str, Pa
         labels=labels,
         log_path="main/0.log",
     )
-    await runtime.start_container(await runtime.create_container(sandbox_id, config, sandbox))
-    return sandbox_id, logs / "main" / "0.log"
+    container_id = await runtime.create_container(sandbox_id, config, sandbox)
+    await runtime.start_container(container_id)
+    return sandbox_id, await runtime.container_status(container_id)
 
 
 class DirectRuntime:
@@ -108,11 +110,10 @@ class DirectRuntime:
         self._log, self._control = log, control
         self._reopen, self._reopened, self._gone = threading.Event(), threading.Event(), threading.Event()
 
-    async def list_containers(self) -> list[SimpleNamespace]:
-        return [SimpleNamespace(id="direct", state=ContainerState.RUNNING)]
-
-    async def container_status(self, container_id: str) -> SimpleNamespace:
-        return SimpleNamespace(log_path=str(self._log))
+    def status(self) -> RuntimeContainerStatus:
+        return RuntimeContainerStatus(
+            "direct", "main", 0, ContainerState.RUNNING, 0, 0, 0, 0, "image", "image", log_path=str(self._log)
+        )
 
     async def reopen_log(self, container_id: str) -> None:
         self._reopened.clear()
@@ -159,9 +160,9 @@ class DirectRuntime:
 @pytest.mark.row("config.containerLogMaxSize")
 async def test_no_line_is_lost_on_disk_or_for_a_follower(runtime, tmp_path):
     control = tmp_path / "control"
-    sandbox_id, log = await start(runtime, tmp_path / "logs", control)
+    sandbox_id, container = await start(runtime, tmp_path / "logs", control)
     try:
-        await rotate_and_follow(runtime, log, control, tmp_path, period_seconds=0.2)
+        await rotate_and_follow(runtime, container, control, tmp_path, period_seconds=0.2)
     finally:
         await runtime.stop_sandbox(sandbox_id)
         await runtime.remove_sandbox(sandbox_id)
@@ -176,18 +177,25 @@ async def test_no_line_is_lost_at_the_speed_of_the_disk(tmp_path):
     writing = asyncio.create_task(asyncio.to_thread(runtime.run))
     try:
         await until(log.exists)
-        await rotate_and_follow(runtime, log, control, tmp_path, period_seconds=0.02)
+        await rotate_and_follow(runtime, runtime.status(), control, tmp_path, period_seconds=0.02)
     finally:
         (control / "enough").touch()
         runtime.stop()
         await writing
 
 
-async def rotate_and_follow(runtime: Any, log: Path, control: Path, tmp_path: Path, period_seconds: float) -> None:
-    """Rotate *log* and follow it until enough was rotated; assert that all lines are on disk and were followed."""
+async def rotate_and_follow(
+    runtime: Any, container: RuntimeContainerStatus, control: Path, tmp_path: Path, period_seconds: float
+) -> None:
+    """Rotate and follow a log until enough was rotated; assert that all lines are on disk and were followed."""
+    log = Path(container.log_path)
+    pod = make_pod("writer")
+    pods = FakePodDirectory()
+    pods.add(pod, observed=RuntimePod(pod.uid, pod.name, pod.namespace, (), (container,), observed_at=0))
     context = make_context(
         tmp_path,
         runtime=runtime,
+        pods=pods,
         config=make_config(container_log_max_size="2Mi", container_log_max_files=1000),
         plugin_settings={"log_rotation": {"period_seconds": period_seconds}},
     )
