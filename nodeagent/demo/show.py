@@ -177,7 +177,7 @@ class Demo(MutableStruct):
         self.write("Events")
         # The timestamps have a resolution of seconds, but the names end with the time in nanoseconds.
         for event in sorted(await self._events(admin, pod), key=lambda event: str(event["metadata"]["name"])):
-            self.write(f"  {event.get('type', ''):9}{event.get('reason', ''):13}{event.get('message', '')}")
+            self.write(f"  {event.get('type', ''):9}{event.get('reason', ''):12} {event.get('message', '')}")
 
     async def _stages(self, admin: Client, start: float) -> dict[str, Any]:
         """Print each stage when the pod reaches it; return the pod once it is Ready."""
