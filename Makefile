@@ -15,7 +15,7 @@ SOURCES := $(wildcard nodeagent plugins apiserver_stub tools tests benchmarks)
 # The longest one starts first.
 CHECKS := check-types check-wording check-code check-generated check-commits check-spelling
 
-.PHONY: help run test vm-test unit check fmt docs changelog client-suites bench install uninstall clean
+.PHONY: help run test vm-test unit check fmt docs changelog client-suites mutants bench install uninstall clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ changelog: $(DEV_READY) ## Print the changelog section of the fragments in chang
 
 client-suites: $(DEV_READY) ## Run the tests of Kubernetes clients against the API server; SERVER=… compares with a kube-apiserver, ARGS="kopf kr8s" selects
 	$(BIN)/python -m tests.client_suites $(if $(SERVER),--server $(SERVER)) $(ARGS)
+
+mutants: $(DEV_READY) ## Change conditions of the code and list those whose change no test detects; ARGS="--sample 500 --integration"
+	$(BIN)/python -m tests.mutants $(ARGS)
 
 bench: $(DEV_READY) ## Run the benchmarks on this host
 	$(BIN)/python -m benchmarks $(ARGS)
