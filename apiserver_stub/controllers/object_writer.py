@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,8 @@ from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.controllers.internal_requests import create_object, delete_object
-from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
+from apiserver_stub.controllers.object_changes import change_object
+from apiserver_stub.storage import Outcome, Put, Remove
 from apiserver_stub.verbs.write_common import finished
 
 if TYPE_CHECKING:
@@ -96,34 +96,19 @@ class ObjectWriter:
         :param seen: the object as seen by the controller; another object with its name is not changed.
         :param edit: changes its argument, or leaves it as it is if the change no longer applies.
         """
-        metadata, result = seen["metadata"], None
 
-        def decide(current: Record | None) -> Outcome:
-            nonlocal result
-            result = None
-            if current is None:
-                raise LookupError(metadata["name"])
-            obj: Object = objects.decode(current.data)
-            if obj["metadata"].get("uid") != metadata.get("uid"):
-                raise LookupError(metadata["name"])
-            result, before = obj, copy.deepcopy(obj)
-            edit(obj)
-            if obj == before:
-                return Keep()
+        def outcome(obj: Object, before: Object) -> Outcome:
             if "generation" in before["metadata"] and obj.get("spec") != before.get("spec"):
                 obj["metadata"]["generation"] = before["metadata"]["generation"] + 1
             data = objects.encode_for_store(obj)
             return Remove(data) if finished(resource.strategy, obj, before) else Put(data)
 
-        key = objects.key_of(metadata.get("namespace", ""), metadata["name"])
-        try:
-            record = await self._context.store.update(resource.storage, key, decide)
-        except LookupError:
+        changed = await change_object(self._context.store, resource.storage, seen, edit, outcome)
+        if changed is None:
             return None
-        self._note(resource.storage, record.revision)
-        if result is not None:
-            result["metadata"]["resourceVersion"] = str(record.revision)
-        return result
+        self._note(resource.storage, changed.revision)
+        changed.obj["metadata"]["resourceVersion"] = str(changed.revision)
+        return changed.obj
 
     def _note(self, collection: str, revision: int) -> None:
         self._revisions[collection] = max(revision, self._revisions.get(collection, 0))

@@ -63,7 +63,7 @@ class CoverageMap:
 def record() -> None:
     """Run all unit tests with coverage; takes minutes.
 
-    :raises subprocess.CalledProcessError: a test failed: mutants cannot be told from it.
+    :raises subprocess.CalledProcessError: a test failed: it would also fail with every mutant.
     """
     DATA.parent.mkdir(parents=True, exist_ok=True)
     DATA.unlink(missing_ok=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.controllers.object_changes import change_object
 from apiserver_stub.scheduling.pod_claims import can_be_reserved, consumer, is_reserved_for
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
 from nodeagent.base.identity import Identity
@@ -207,26 +208,11 @@ async def delete_extended(store: Store, names: DeviceNames, claim: Object) -> No
 
 async def _change(store: Store, names: DeviceNames, claim: Object, edit: Callable[[Object], bool]) -> bool:
     """Apply *edit* to the current state of *claim*; return its result, ``False`` if the claim is deleted."""
-    metadata, done = claim["metadata"], False
 
-    def decide(current: Record | None) -> Outcome:
-        nonlocal done
-        done = False
-        if current is None:
-            raise LookupError(metadata["name"])
-        obj: Object = objects.decode(current.data)
-        if obj["metadata"].get("uid") != metadata.get("uid"):
-            raise LookupError(metadata["name"])
-        before = objects.encode_for_store(obj)
-        done = edit(obj)
+    def outcome(obj: Object, _before: Object) -> Outcome:
         data = objects.encode_for_store(obj)
-        if not done or data == before:
-            return Keep()
         deletable = "deletionTimestamp" in obj["metadata"] and not obj["metadata"].get("finalizers")
         return Remove(data) if deletable else Put(data)
 
-    try:
-        await store.update(names.claims, objects.key_of(metadata["namespace"], metadata["name"]), decide)
-    except LookupError:
-        return False
-    return done
+    changed = await change_object(store, names.claims, claim, edit, outcome)
+    return changed is not None and changed.applied

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object, dig
+from apiserver_stub.controllers.object_changes import change_object
 from apiserver_stub.scheduling.volume_matching import annotations_of, is_bound_to
 from apiserver_stub.scheduling.volume_names import VolumeNames
-from apiserver_stub.storage import Keep, Outcome, Put, Record
 
 if TYPE_CHECKING:
     from apiserver_stub.storage import Store
@@ -24,25 +23,8 @@ async def change(store: Store, collection: str, seen: Object, edit: Callable[[Ob
     :param seen: the object as seen by the controller; another object with its name is not changed.
     :param edit: changes its argument, or leaves it as it is if the change no longer applies.
     """
-    metadata, result = seen["metadata"], None
-
-    def decide(current: Record | None) -> Outcome:
-        nonlocal result
-        result = None
-        if current is None:
-            raise LookupError(metadata["name"])
-        obj: Object = objects.decode(current.data)
-        if obj["metadata"].get("uid") != metadata.get("uid"):
-            raise LookupError(metadata["name"])
-        result, before = obj, copy.deepcopy(obj)
-        edit(obj)
-        return Keep() if obj == before else Put(objects.encode_for_store(obj))
-
-    try:
-        await store.update(collection, objects.key_of(metadata.get("namespace", ""), metadata["name"]), decide)
-    except LookupError:
-        return None
-    return result
+    changed = await change_object(store, collection, seen, edit)
+    return None if changed is None else changed.obj
 
 
 async def reserve(store: Store, volume: Object, claim: Object, names: VolumeNames) -> bool:

@@ -24,7 +24,7 @@ def limited(count, limit, *, unlimited=False):
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """A package with one module, in the place of those of the project."""
+    """A package with one module, instead of those of the project."""
     (tmp_path / "limits").mkdir()
     (tmp_path / "limits" / "__init__.py").touch()
     (tmp_path / "limits" / "pods.py").write_text(SOURCE)
