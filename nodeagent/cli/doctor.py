@@ -1,7 +1,8 @@
 """``nodeagent doctor``: check this host for problems as a node, and print remedies; does not need a running agent.
 
 Accepts the flags of the daemon (``--config``, ``--kubeconfig``, ``--root-dir``, …), so that the checks use the same
-configuration. Exit codes: 0 no problems, 1 problems were found, 2 usage error or invalid configuration.
+configuration. ``--cis`` evaluates the CIS Kubernetes benchmark for worker nodes instead. Exit codes: 0 no problems, 1
+problems were found, 2 usage error or invalid configuration.
 """
 
 from __future__ import annotations
@@ -41,6 +42,14 @@ def add_parser(commands: Any) -> None:
     """Add the command to the parser of all commands."""
     doctor = commands.add_parser("doctor", help="check this host for problems and print remedies")
     doctor.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    doctor.add_argument("--cis", action="store_true", help="evaluate the CIS Kubernetes benchmark for worker nodes")
+    doctor.add_argument(
+        "--host-root",
+        type=Path,
+        default=Path("/"),
+        metavar="DIR",
+        help="with --cis: root directory of the host, for example of a mount in a container (default: %(default)s)",
+    )
     add_flags(doctor)
     doctor.set_defaults(handler=show)
 
@@ -53,6 +62,8 @@ def show(arguments: argparse.Namespace) -> int:
     """
     logging.getLogger("nodeagent_plugins").addHandler(logging.NullHandler())  # The findings contain the failures.
     logging.getLogger("nodeagent").addHandler(logging.NullHandler())
+    if arguments.cis:
+        return _show_benchmark(arguments)
     loaded = load(read_flags(arguments))
     identity.configure(loaded.settings.identity)
     results = asyncio.run(_run_checks(loaded))
@@ -62,6 +73,23 @@ def show(arguments: argparse.Namespace) -> int:
         print("\n".join(lines(results)))
     severe = any(each.severity is Severity.PROBLEM for _, findings in results for each in findings or ())
     return ExitCode.PROBLEMS if severe else ExitCode.OK
+
+
+def _show_benchmark(arguments: argparse.Namespace) -> int:
+    """Print the result of each item of the benchmark; without flags of the daemon, those of its unit are used."""
+    from nodeagent.cli.cis import items, report
+    from nodeagent.cli.cis.installation import inspect_installation
+
+    specified = any(name.startswith("flag:") and value is not None for name, value in vars(arguments).items())
+    overrides = vars(arguments).get("flag:hostname-override") is not None
+    flags = read_flags(arguments) if specified else None
+    results = items.evaluate(inspect_installation(arguments.host_root, flags, overrides_node_name=overrides))
+    if arguments.output == "json":
+        print_json(report.wire(results))
+    else:
+        print("\n".join(report.lines(results)))
+    failed = any(result.status is items.Status.FAIL for result in results)
+    return ExitCode.PROBLEMS if failed else ExitCode.OK
 
 
 def lines(results: Sequence[_Result]) -> list[str]:

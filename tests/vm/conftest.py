@@ -20,7 +20,7 @@ collect_ignore_glob = [] if os.environ.get(VARIABLE) else ["test_*.py"]
 HUGE_PAGES = 8
 """Number of huge pages of 2 MiB."""
 
-# Appended to the installed configuration, as by an operator.
+# Replaces values of the installed configuration, as by an operator.
 CONFIGURATION = """\
 cgroupDriver: systemd
 podPidsLimit: 100
@@ -108,8 +108,10 @@ def numa_node(results: Path) -> Iterator[VirtualNode]:
 
 
 def prepare(node: VirtualNode, configuration: str) -> None:
-    """Import the images for pods, and append to the agent's configuration."""
+    """Import the images for pods, and change the agent's configuration."""
     node.run("ctr --namespace k8s.io images import /var/lib/images/images.tar", seconds=600)
+    keys = [line.partition(":")[0] for line in configuration.splitlines()]
+    node.run(f"sed -i -E '/^({'|'.join(keys)}):/d' /etc/nodeagent/config.yaml")
     node.run("cat >> /etc/nodeagent/config.yaml", text=configuration)
     for unit in ("nodeagent", "nodeagent-apiserver"):
         node.run(f"mkdir /etc/systemd/system/{unit}.service.d")

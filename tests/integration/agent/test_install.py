@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email
+import json
 import os
 import re
 import shutil
@@ -16,7 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.cli.cis.items import ITEMS
 from nodeagent.testing.apiserver import usual_options
+from tests.integration.agent.service import Unit
 
 pytestmark = pytest.mark.integration
 CHECKOUT = Path(__file__).parents[3]
@@ -148,14 +151,15 @@ def test_installed_configuration_is_valid_and_has_the_runtime(staged: Staged) ->
     assert "containerRuntimeEndpoint: unix:///run/nodeagent/cri.sock\n" in config.read_text()
 
 
-def test_files_with_secrets_are_root_only_and_kubeconfigs_exist(staged: Staged) -> None:
+def test_new_installation_passes_the_cis_benchmark(staged: Staged) -> None:
     etc = staged.root / "etc/nodeagent"
 
     for name in ("config.yaml", "nodeagent.env", "apiserver.env", "runtime.env"):
         assert (etc / name).stat().st_mode & 0o777 == 0o600
-    data = staged.root / "data"
-    links = {name: os.readlink(etc / name) for name in ("kubeconfig", "admin.kubeconfig")}
-    assert all(target.startswith("/var/lib/nodeagent-apiserver/") for target in links.values())
+    data, clients = staged.root / "data", staged.root / "var/lib/nodeagent/clients"
+    copied = Unit("nodeagent-apiserver.service").settings["ExecStartPost"].split()
+    links = {name: os.readlink(etc / name) for name in ("kubeconfig", "admin.kubeconfig", "client-ca.crt")}
+    assert {Path(target).parent for target in links.values()} == {Path("/var/lib/nodeagent/clients")}
     process = subprocess.Popen(
         [sys.executable, "-m", "apiserver_stub", *usual_options(data)],
         stdout=subprocess.PIPE,
@@ -165,10 +169,14 @@ def test_files_with_secrets_are_root_only_and_kubeconfigs_exist(staged: Staged) 
     try:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("Serving on")
-        for target in links.values():
-            assert (data / Path(target).name).stat().st_mode & 0o777 == 0o600
-        authority = os.readlink(etc / "client-ca.crt").removeprefix("/var/lib/nodeagent-apiserver/")
-        assert b"BEGIN CERTIFICATE" in (data / authority).read_bytes()
+        made = [data / path.removeprefix("/var/lib/nodeagent-apiserver/") for path in copied[-3:]]
+        assert {path.name for path in made} == {Path(target).name for target in links.values()}
+        assert {path.stat().st_mode & 0o777 for path in made if path.suffix == ".kubeconfig"} == {0o600}
+        run(*copied[0].removeprefix("+").split(), *copied[1:5], str(clients), *map(str, made))
+        passed = json.loads(staged.program("nodeagent", "doctor", "--cis", f"--host-root={staged.root}", "-o", "json"))
+        assert {item["id"]: item["status"] for item in passed} == {
+            item.id: "not applicable" if item.id in ("4.1.3", "4.1.4", "4.3.1") else "PASS" for item in ITEMS
+        }
         keys = list(data.rglob("*.key"))
         assert keys
         assert {key.stat().st_mode & 0o777 for key in keys} == {0o600}
@@ -176,6 +184,7 @@ def test_files_with_secrets_are_root_only_and_kubeconfigs_exist(staged: Staged) 
         process.terminate()
         process.communicate(timeout=20)
         shutil.rmtree(data)
+        shutil.rmtree(clients, ignore_errors=True)
 
 
 def test_units_start_the_installed_executables(staged: Staged) -> None:
