@@ -347,6 +347,8 @@ class PodWorker:
                 # Without a grace period, the one in the containers' annotations applies.
                 outcome = await components.syncer().sync_terminating(pod, observed, None if use_annotations else grace)
             touched = outcome.touched or None if outcome.error is None else None
+            if touched is not None:
+                touched -= _stopped(components.observer.get(pod.uid))
             observed = await components.observer.refresh(pod.uid, touched)
             if outcome.error is not None:
                 raise outcome.error
@@ -408,6 +410,14 @@ class PodWorker:
 
     def _due_in(self, seconds: float) -> None:
         self._due = self._components.clock.now() + seconds
+
+
+def _stopped(observed: RuntimePod | None) -> set[str]:
+    """Return the IDs of exited containers and stopped sandboxes, which do not change again."""
+    if observed is None:
+        return set()
+    sandboxes = {sandbox.id for sandbox in observed.sandboxes if not sandbox.ready}
+    return sandboxes | {each.id for each in observed.containers if each.state is ContainerState.EXITED}
 
 
 def _disruption(termination: Termination) -> str:

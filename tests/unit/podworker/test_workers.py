@@ -340,6 +340,33 @@ async def test_preempted_pod_has_disruption_message(harness):
     assert target.message == "Pod was preempted by Kubelet to accommodate a critical pod."
 
 
+@pytest.mark.parametrize("relisted", [True, False])
+async def test_terminated_pod_is_queried_only_for_unobserved_changes(harness, relisted):
+    pod = make_pod("web")
+    await harness.publish(pod)
+    queried = []
+
+    async def count(object_id, call):
+        queried.append(object_id)
+        return await call(object_id)
+
+    container_status, sandbox_status = harness.runtime.container_status, harness.runtime.sandbox_status
+    stop_sandbox = harness.runtime.stop_sandbox
+
+    async def stop_and_relist(sandbox_id):
+        await stop_sandbox(sandbox_id)
+        if relisted:
+            await harness.cache.refresh(pod.uid)
+        harness.runtime.container_status = lambda object_id: count(object_id, container_status)
+        harness.runtime.sandbox_status = lambda object_id: count(object_id, sandbox_status)
+
+    harness.runtime.stop_sandbox = stop_and_relist
+    await harness.publish()
+
+    assert harness.names("remove") == ["web"]
+    assert len(queried) == (0 if relisted else 2)
+
+
 async def test_later_termination_request_only_shortens_grace_period(harness):
     pod = make_pod("web", termination_grace_period_seconds=40)
     await harness.publish(pod)
