@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from nodeagent.base import identity
@@ -13,7 +13,7 @@ from nodeagent.errors import ApiUnavailable, ConfigError, Problem
 from nodeagent.model.pod import Pod, PodSpec
 from nodeagent_plugins.object_reader.references import References, references
 from nodeagent_plugins.object_reader.services import Services
-from nodeagent_plugins.object_reader.stores import CachingStore, DirectStore, ObjectStore
+from nodeagent_plugins.object_reader.stores import CachingStore, DirectStore, Key, ObjectStore
 from nodeagent_plugins.object_reader.tokens import Tokens
 from nodeagent_plugins.object_reader.watching import WatchingStore
 
@@ -34,14 +34,17 @@ class _Registered(Struct, frozen=True):
 class Reader:
     """Implements :class:`~nodeagent.contracts.objects.ObjectReader` with an API server.
 
+    A changed object triggers a sync of the pods that reference it, which updates the files in their volumes.
+
     spec: config.configMapAndSecretChangeDetectionStrategy
 
     :raises ConfigError: the strategy is invalid.
     """
 
     def __init__(self, context: NodeContext, api: Api) -> None:
-        self._config_maps = make_store(context, api, CONFIG_MAPS)
-        self._secrets = make_store(context, api, SECRETS)
+        self._context = context
+        self._config_maps = make_store(context, api, CONFIG_MAPS, self._config_map_changed)
+        self._secrets = make_store(context, api, SECRETS, self._secret_changed)
         self._services, self._tokens = Services(context, api), Tokens(context, api)
         self._pods: dict[str, _Registered] = {}
 
@@ -76,6 +79,18 @@ class Reader:
         self, pod: Pod, *, audience: str = "", expiration_seconds: int = 3600
     ) -> BoundToken:
         return await self._tokens.get(pod, audience, expiration_seconds)
+
+    def _config_map_changed(self, key: Key) -> None:
+        self._sync_users(key[0], lambda found: key[1] in found.config_maps)
+
+    def _secret_changed(self, key: Key) -> None:
+        self._sync_users(key[0], lambda found: key[1] in found.secrets)
+
+    def _sync_users(self, namespace: str, uses: Callable[[References], bool]) -> None:
+        """Trigger a sync of the pods in *namespace* that reference a changed object."""
+        for uid, pod in self._pods.items():
+            if pod.namespace == namespace and uses(pod.references):
+                self._context.pods.trigger_sync(uid)
 
     def _add(self, pod: _Registered) -> None:
         for name in pod.references.config_maps:
@@ -114,9 +129,10 @@ class StandaloneReader:
         _fail_standalone(f"a service account token for {pod.full_name}")
 
 
-def make_store(context: NodeContext, api: Api, resource: Resource) -> ObjectStore:
+def make_store(context: NodeContext, api: Api, resource: Resource, changed: Callable[[Key], None]) -> ObjectStore:
     """Return the store of the configured strategy.
 
+    :param changed: called by a store that observes changes.
     :raises ConfigError: the strategy is invalid.
     """
     config = context.config
@@ -127,7 +143,7 @@ def make_store(context: NodeContext, api: Api, resource: Resource) -> ObjectStor
         return CachingStore(api, resource, context.clock, lambda: node_ttl_seconds(context))
     if strategy == "Watch":
         idle = max(_IDLE_SYNCS * config.sync_frequency.seconds, _SHORTEST_IDLE_SECONDS)
-        return WatchingStore(api, resource, context.clock, context.tasks, idle)
+        return WatchingStore(api, resource, context.clock, context.tasks, idle, changed)
     path = "configMapAndSecretChangeDetectionStrategy"
     raise ConfigError([Problem("configuration", path, strategy, "must be one of Get, Cache, Watch")])
 

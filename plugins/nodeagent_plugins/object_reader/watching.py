@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import field
@@ -35,9 +36,20 @@ class WatchingStore:
 
     A watch without reads for *idle_seconds* is stopped and restarted by the next read; that of an immutable object is
     stopped immediately. Objects that no pod references are read directly.
+
+    :param changed: called when an object that was read before has changed, was created or deleted.
     """
 
-    def __init__(self, api: Api, resource: Resource, clock: Clock, tasks: TaskOwner, idle_seconds: float) -> None:
+    def __init__(
+        self,
+        api: Api,
+        resource: Resource,
+        clock: Clock,
+        tasks: TaskOwner,
+        idle_seconds: float,
+        changed: Callable[[Key], None],
+    ) -> None:
+        self._changed = changed
         self._api, self._resource, self._clock, self._tasks = api, resource, clock, tasks
         self._idle_seconds = idle_seconds
         self._items: dict[Key, _Item] = {}
@@ -86,10 +98,10 @@ class WatchingStore:
 
     async def _follow(self, key: Key, item: _Item) -> None:
         def listed(objects: list[PlainObject]) -> None:
-            self._set(item, objects[0] if objects else None)
+            self._set(key, item, objects[0] if objects else None)
 
         def changed(event: WatchEvent[dict[str, Any]]) -> None:
-            self._set(item, None if event.type is WatchType.DELETED else event.object)
+            self._set(key, item, None if event.type is WatchType.DELETED else event.object)
 
         namespace, name = key
         await follow(
@@ -102,13 +114,16 @@ class WatchingStore:
             changed=changed,
         )
 
-    def _set(self, item: _Item, obj: PlainObject | None) -> None:
+    def _set(self, key: Key, item: _Item, obj: PlainObject | None) -> None:
+        before, seen = item.object, item.seen
         item.object = slim(obj) if obj is not None else None
         item.seen = True
         item.listed.set()
         if obj is not None and obj.get("immutable"):
             item.frozen = True
             _stop(item)
+        if seen and before != item.object:
+            self._changed(key)
 
     async def _sweep(self) -> None:
         """Stop watches without reads."""

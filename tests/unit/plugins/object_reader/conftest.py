@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nodeagent.contracts.context import AgentContext
-from nodeagent.testing import FakeApi, FakeClock, make_config, make_context
+from nodeagent.testing import FakeApi, FakeClock, FakePodDirectory, make_config, make_context
 from nodeagent_plugins.object_reader import services, watching
 from nodeagent_plugins.object_reader.reader import Reader
 
@@ -28,8 +28,18 @@ def node() -> dict[str, Any]:
 
 
 @pytest.fixture
+def pods() -> FakePodDirectory:
+    return FakePodDirectory()
+
+
+@pytest.fixture
 async def make_reader(
-    tmp_path: Path, clock: FakeClock, api: FakeApi, node: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    clock: FakeClock,
+    api: FakeApi,
+    node: dict[str, Any],
+    pods: FakePodDirectory,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[MakeReader]:
     """Return a function that creates a reader with a strategy."""
     contexts: list[AgentContext] = []
@@ -38,7 +48,7 @@ async def make_reader(
 
     def make(strategy: str = "Watch", **config: Any) -> Reader:
         fields = make_config(config_map_and_secret_change_detection_strategy=strategy, **config)
-        context = make_context(tmp_path, clock=clock, api=api, node=node, config=fields)
+        context = make_context(tmp_path, clock=clock, api=api, node=node, config=fields, pods=pods)
         contexts.append(context)
         return Reader(context, api)
 

@@ -10,7 +10,7 @@ import pytest
 from nodeagent.contracts.api import CONFIG_MAPS, SECRETS
 from nodeagent.errors import ApiUnavailable, ConfigError
 from nodeagent.model.pod import Pod
-from nodeagent.testing import FakeApi, FakeClock, make_config, make_context, make_pod
+from nodeagent.testing import FakeApi, FakeClock, FakePodDirectory, make_config, make_context, make_pod
 from nodeagent_plugins import object_reader
 from nodeagent_plugins.object_reader.reader import Reader, StandaloneReader
 
@@ -90,6 +90,32 @@ async def test_watch_detects_changes(make_reader: MakeReader, api: FakeApi, cloc
 
     assert seen == ["1", "2", None]
     assert reads(api) == (0, 1, 1)
+
+
+async def test_watched_change_triggers_a_sync_of_the_pods_that_use_the_object(
+    make_reader: MakeReader, api: FakeApi, clock: FakeClock, pods: FakePodDirectory
+) -> None:
+    reader = make_reader("Watch")
+    web, other = pod_with("web"), pod_with("other", config_map="another")
+    put(api, "1")
+    for pod in (web, other):
+        reader.register_pod(pod)
+    await clock.settle()
+    assert pods.triggered == [], "the first read is not a change"
+
+    put(api, "2")
+    await clock.settle()
+    assert pods.triggered == [web.uid]
+
+    api.remove(CONFIG_MAPS, "cm")
+    api.put(SECRETS, {"metadata": {"name": "s"}, "data": {}})
+    await clock.settle()
+    assert pods.triggered == [web.uid, web.uid, web.uid, other.uid]
+
+    reader.unregister_pod(web.uid)
+    put(api, "3")
+    await clock.settle()
+    assert pods.triggered[4:] == []
 
 
 @pytest.mark.row(ROW)
