@@ -25,6 +25,10 @@ ACTIVE_SECONDS = 3.0
 """Time after a notification during which the runtime is listed every second: it may list a change later."""
 MAX_MISSED_CHANGES = 3
 _NOTIFIED_DELAY_SECONDS = 0.05
+_NOTIFIED_PAUSE_SECONDS = 0.25
+"""Shortest time between the starts of two relists because of notifications."""
+_LISTING_SHARE = 0.05
+"""Share of the time that such relists may wait for the runtime; the pause is a second at most."""
 _SHORTEST_PAUSE_SECONDS = 0.1
 EVENTED_RELIST_SECONDS = 300.0
 UNHEALTHY_SECONDS = 180.0
@@ -74,6 +78,8 @@ class GenericPleg:
         self._notified = False
         self._active_until = 0.0
         self._missed = 0
+        self._listing_seconds = 0.0
+        """Duration of the last listing."""
 
     async def run(self) -> None:
         """Relist until cancelled; a failed relist is logged and retried."""
@@ -100,7 +106,7 @@ class GenericPleg:
         self.relist_soon()
 
     def notified(self) -> None:
-        """Relist now, and then every second for a short time, because the runtime has notified of a change."""
+        """Relist soon, and then every second for a short time, because the runtime has notified of a change."""
         self._active_until = self._clock.now() + ACTIVE_SECONDS
         self._relist_now.set()
 
@@ -126,6 +132,7 @@ class GenericPleg:
         quiet = self._quiet()
         try:
             listing = await self._list()
+            self._listing_seconds = self._clock.now() - started
             if quiet and self._quiet() and self._differs(*listing):
                 self._note_missed()
             complete = await self._process(*listing, started)
@@ -190,13 +197,15 @@ class GenericPleg:
         """Wait until the next relist is due; the last one *started* then."""
         if self.period_seconds > RELIST_SECONDS:
             await wait_for(self._relist_now, self._clock, started + self.period_seconds - self._clock.now())
-        elif not self._quiet():
+        elif not self._notified:
             await self._clock.sleep(max(started + RELIST_SECONDS - self._clock.now(), _SHORTEST_PAUSE_SECONDS))
         else:
-            await wait_for(self._relist_now, self._clock, started + QUIET_RELIST_SECONDS - self._clock.now())
+            seconds = QUIET_RELIST_SECONDS if self._quiet() else RELIST_SECONDS
+            pause = max(started + seconds - self._clock.now(), _SHORTEST_PAUSE_SECONDS)
+            await wait_for(self._relist_now, self._clock, pause)
             if self._relist_now.is_set():
-                now = self._clock.now()
-                await self._clock.sleep(max(started + RELIST_SECONDS - now, _NOTIFIED_DELAY_SECONDS))
+                shortest = min(max(self._listing_seconds / _LISTING_SHARE, _NOTIFIED_PAUSE_SECONDS), RELIST_SECONDS)
+                await self._clock.sleep(max(started + shortest - self._clock.now(), _NOTIFIED_DELAY_SECONDS))
         self._relist_now.clear()
 
     def _quiet(self) -> bool:
