@@ -10,7 +10,7 @@ import ssl
 import threading
 import time
 import urllib.parse
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -62,11 +62,12 @@ class Client:
 
 
 class PodWatch:
-    """Records the time (monotonic) at which each pod was first Running, and at which it was deleted."""
+    """Records all changes of pods with their times (monotonic), and when each was first Running and was deleted."""
 
     def __init__(self, api: ApiServer) -> None:
         self.running_at: dict[str, float] = {}
         self.deleted_at: dict[str, float] = {}
+        self.changes: list[tuple[float, dict[str, Any]]] = []
         self._change = threading.Condition()
         self._client = Client(api)
         version = self._client.request("GET", PODS_PATH)["metadata"]["resourceVersion"]
@@ -95,6 +96,18 @@ class PodWatch:
     def wait_deleted(self, pods: Collection[str], seconds: float) -> None:
         self._wait(self.deleted_at, pods, seconds, "deleted")
 
+    def wait_for(self, condition: Callable[[dict[str, Any]], bool], seconds: float) -> float:
+        """Return the time of the first change, from the start of the watch, to a pod that meets *condition*."""
+        until, checked = time.monotonic() + seconds, 0
+        with self._change:
+            while True:
+                for at, pod in self.changes[checked:]:
+                    if condition(pod):
+                        return at
+                checked = len(self.changes)
+                if not self._change.wait(until - time.monotonic()):
+                    raise RuntimeError(f"no pod meets the condition within {seconds:g} s")
+
     def _wait(self, times: Mapping[str, float], pods: Collection[str], seconds: float, state: str) -> None:
         with self._change:
             if not self._change.wait_for(lambda: all(pod in times for pod in pods), seconds):
@@ -108,6 +121,7 @@ class PodWatch:
                 event = json.loads(line)
                 name = event["object"]["metadata"]["name"]
                 with self._change:
+                    self.changes.append((now, event["object"]))
                     if event["type"] == "DELETED":
                         self.deleted_at.setdefault(name, now)
                     elif event["object"].get("status", {}).get("phase") == "Running":
