@@ -90,6 +90,7 @@ class Agent:
     :param plugin_config: the contents of ``--plugin-config``.
     :param ping_watchdog: sends a watchdog ping to the service manager; called from another thread.
     :param prepare: creates the root directory; called from another thread.
+    :param connect: returns the API client; ``None`` creates one from the kubeconfig.
     :param restart: called when the agent must restart because the API server has another release than was assumed.
     :raises ConfigError: a plugin or the API client does not support the configuration.
     :raises PluginError: no plugin provides a component, or a plugin failed.
@@ -106,6 +107,7 @@ class Agent:
         restart: Callable[[], None] = lambda: None,
         ping_watchdog: Callable[[], None] = lambda: None,
         prepare: Callable[[Path], None] = prepare_root,
+        connect: Callable[[NodeAgentConfiguration, Clock], Client] | None = None,
     ) -> None:
         config, settings = loaded.config, loaded.settings
         plugin_config = plugin_config or PluginConfig()
@@ -133,7 +135,7 @@ class Agent:
             plugins, plugin_config.containment.stall, ended=plugin_events.stall_ended, ping=ping_watchdog
         )
         plugins.provide_all("nodeagent_configure", config=config, context=configured, plugins=plugins)
-        connected = self._connect(configured)
+        connected = self._connect(configured, connect)
 
         def wrap_recorder(recorder: EventRecorder) -> EventJournal:
             return EventJournal(EventListeners(recorder, plugins, configured.tasks), clock)
@@ -361,21 +363,27 @@ class Agent:
 
     # --- wiring ---------------------------------------------------------------------------------------------
 
-    def _connect(self, context: ConfigContext) -> ApiContext:
+    def _connect(
+        self, context: ConfigContext, connect: Callable[[NodeAgentConfiguration, Clock], Client] | None
+    ) -> ApiContext:
         """Return the next stage, with the API client unless the node is standalone."""
-        settings, rotates = context.settings, self._config.rotate_certificates
+        settings = context.settings
         if settings.standalone:
             return context.stage(ApiContext, api=None, new_api=None)
+        self._client = client = (connect or partial(self._connect_to_kubeconfig, context))(self._config, self._clock)
+        return context.stage(ApiContext, api=client, new_api=client.with_rate)
+
+    def _connect_to_kubeconfig(self, context: ConfigContext, config: NodeAgentConfiguration, clock: Clock) -> Client:
         from nodeagent.apiclient import connect
 
-        self._client = client = connect(
+        settings = context.settings
+        return connect(
             Path(settings.kubeconfig),
-            self._config,
-            self._clock,
-            pair=current_pair(Path(settings.cert_dir), client_store_name()) if rotates else None,
+            config,
+            clock,
+            pair=current_pair(Path(settings.cert_dir), client_store_name()) if config.rotate_certificates else None,
             pending=bool(settings.bootstrap_kubeconfig),
         )
-        return context.stage(ApiContext, api=client, new_api=client.with_rate)
 
     async def _release_check(self) -> None:
         from nodeagent.apiclient.server_version import PATIENT_SECONDS, query_server_version

@@ -26,6 +26,7 @@ COMMANDS = (
     "volumes",
     "devices",
     "demo",
+    "simulate",
 )
 
 
@@ -107,6 +108,7 @@ def _parser() -> argparse.ArgumentParser:
         logs,
         plugins,
         shutdown,
+        simulate,
         status,
         volumes,
         why,
@@ -128,4 +130,5 @@ def _parser() -> argparse.ArgumentParser:
     volumes.add_parser(commands)
     devices.add_parser(commands)
     demo.add_parser(commands)
+    simulate.add_parser(commands)
     return parser

@@ -144,8 +144,9 @@ def _assemble(
 ) -> RuntimePod:
     sandboxes = [p for p in statuses if isinstance(p, SandboxStatus)]
     containers = [p for p in statuses if isinstance(p, RuntimeContainerStatus)]
-    sandboxes.sort(key=lambda s: s.created_at, reverse=True)
-    containers.sort(key=lambda c: (c.created_at, c.attempt), reverse=True)
+    # By attempt first, because the clock may have been set back between two attempts.
+    sandboxes.sort(key=lambda s: (s.attempt, s.created_at), reverse=True)
+    containers.sort(key=lambda c: (c.attempt, c.created_at), reverse=True)
     name, namespace = "", ""
     if sandboxes:
         name, namespace = sandboxes[0].name, sandboxes[0].namespace

@@ -80,7 +80,7 @@ def surplus_sandboxes(
             pods[sandbox.uid].append(sandbox)
     removed = []
     for uid, found in pods.items():
-        found.sort(key=lambda sandbox: sandbox.created_at, reverse=True)
+        found.sort(key=lambda sandbox: (sandbox.attempt, sandbox.created_at), reverse=True)
         candidates = found if fates[uid] is PodGcState.EVICTED else found[1:]
         removed += [sandbox for sandbox in candidates if not sandbox.ready and sandbox.id not in used]
     return removed
@@ -96,7 +96,7 @@ def _dead_by_unit(
         if one.state is not ContainerState.RUNNING and one.created_at <= made_before and unit[0] in fates:
             units[unit].append(one)
     for dead in units.values():
-        dead.sort(key=_age, reverse=True)
+        dead.sort(key=_order, reverse=True)
     return units
 
 
@@ -105,7 +105,7 @@ def _needed(containers: Iterable[ContainerInfo], fates: Mapping[str, PodGcState]
     newest: dict[Unit, ContainerInfo] = {}
     for one in containers:
         unit = _unit(one)
-        if fates.get(unit[0]) is PodGcState.LIVES and (unit not in newest or _age(one) > _age(newest[unit])):
+        if fates.get(unit[0]) is PodGcState.LIVES and (unit not in newest or _order(one) > _order(newest[unit])):
             newest[unit] = one
     return frozenset(one.id for one in newest.values())
 
@@ -118,6 +118,11 @@ def _keep(dead: list[ContainerInfo], count: int, removed: list[ContainerInfo]) -
 
 def _unit(one: ContainerInfo) -> Unit:
     return one.labels.get(LABEL_POD_UID, ""), one.labels.get(LABEL_CONTAINER_NAME, one.name)
+
+
+def _order(one: ContainerInfo) -> tuple[int, int]:
+    """Return the position among the containers of a unit; the clock may have been set back between two attempts."""
+    return one.attempt, one.created_at
 
 
 def _age(one: ContainerInfo) -> tuple[int, int]:

@@ -1,5 +1,7 @@
 """Tests for the generic PLEG."""
 
+from datetime import timedelta
+
 from nodeagent.errors import RuntimeUnavailable
 from nodeagent.pleg.cache import PodCache
 from nodeagent.pleg.generic import LAST_SEEN, POD_RELIST_DURATION, RELIST_DURATION, RELIST_INTERVAL, GenericPleg
@@ -230,3 +232,19 @@ async def test_starts_and_exits_are_logged_as_events(clock, caplog):
     assert exited.getMessage() == "SyncLoop (PLEG): event for pod"
     fields = vars(exited)
     assert (fields["pod"], fields["event"], fields["id"]) == ("default/web", "ContainerDied", container)
+
+
+async def test_clock_set_back_does_not_change_the_latest_container(clock):
+    runtime = FakeRuntime(clock)
+    pod = make_pod("web")
+    first = runtime.start("main", pod)
+    _, cache, _, _ = build(runtime, clock)
+    runtime.exit(first)
+    runtime.kill_sandbox(runtime.pod(pod.uid).sandboxes[0].id)
+    clock.set_wall(clock.wall() - timedelta(hours=1))
+    latest = runtime.start("main", pod, attempt=1)
+
+    observed = await cache.refresh(pod.uid)
+
+    assert observed.newest("main").id == latest
+    assert [sandbox.attempt for sandbox in observed.sandboxes] == [1, 0]

@@ -1,0 +1,282 @@
+"""Execution of steps on the simulated node."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import Counter
+from contextvars import Context
+from typing import Any
+
+from nodeagent.simulation.apiserver import PODS, Rejection
+from nodeagent.simulation.invariants import Invariants
+from nodeagent.simulation.node import NODE, Node
+from nodeagent.simulation.runtime import Container
+from nodeagent.simulation.steps import Step
+
+NAMESPACE = "default"
+
+
+class Actions:
+    """Executes steps; the effect of a step that does not apply, such as the deletion of a missing pod, is none."""
+
+    def __init__(self, node: Node, invariants: Invariants) -> None:
+        self._node, self._invariants = node, invariants
+        self._pods = 0
+        self.executed: Counter[str] = Counter()
+
+    def execute(self, step: Step) -> None:
+        """Execute *step* now."""
+        text = " ".join(f"{name}={value}" for name, value in step.arguments.items())
+        self._node.trace.add("step", f"{step.kind} {text}".rstrip())
+        if getattr(self, step.kind)(**step.arguments) is not False:
+            self.executed[step.kind] += 1
+
+    def calm(self) -> None:
+        """End all faults, and start the agent if it is not running."""
+        node = self._node
+        node.network.recover()
+        node.runtime.serve()
+        node.runtime.release()
+        node.runtime.failing.clear()
+        node.runtime.network_ready = True
+        node.runtime_latency.factor = 1.0
+        node.loop.crash_at = None
+        node.trace.add("calm")
+
+    # --- pods -------------------------------------------------------------------------------------------------
+
+    def create_pod(self, name: str, **shape: Any) -> bool | None:
+        self._pods += 1
+        pod = make_pod(name, f"{name}-{self._pods:04d}", **shape)
+        try:
+            self._node.server.create(PODS, pod, NAMESPACE)
+        except Rejection:
+            return False
+        return None
+
+    def delete_pod(self, name: str, grace: int | None) -> bool | None:
+        pod = self._node.server.find(PODS, NAMESPACE, name)
+        immediate = pod is not None and 0 in (
+            grace,
+            pod["spec"]["terminationGracePeriodSeconds"] if grace is None else 1,
+        )
+        if pod is not None and immediate:
+            self._invariants.forced.add(pod["metadata"]["uid"])
+        try:
+            self._node.server.delete(PODS, NAMESPACE, name, grace)
+        except Rejection:
+            return False
+        return None
+
+    def change_image(self, which: int, code: int) -> bool | None:
+        names = [name for (_, name), pod in self._node.server.objects.get(PODS, {}).items() if "static" not in name]
+        if not names:
+            return False
+
+        def change(pod: dict[str, Any]) -> None:
+            pod["spec"]["containers"][0]["image"] = f"registry.test/app:{which % 5}"
+
+        self._node.server.modify(PODS, NAMESPACE, names[which % len(names)], change)
+        return None
+
+    def put_static(self, name: str, version: int) -> None:
+        pod = make_pod(name, "", policy="Always", grace=5, image=f"registry.test/app:{version}")
+        pod["metadata"].pop("uid")
+        pod["spec"].pop("nodeName")
+        aside = self._node.directory / f"{name}.new"
+        aside.write_text(json.dumps(pod))
+        aside.rename(self._node.manifests / f"{name}.json")
+
+    def remove_static(self, name: str, version: int) -> bool | None:
+        path = self._node.manifests / f"{name}.json"
+        if not path.exists():
+            return False
+        path.unlink()
+        return None
+
+    # --- events on the node -----------------------------------------------------------------------------------
+
+    def exit_container(self, which: int, code: int) -> bool | None:
+        if (container := self._container(which)) is None:
+            return False
+        self._node.runtime.exit(container, code)
+        return None
+
+    def end_sandbox(self, which: int, code: int) -> bool | None:
+        container = self._container(which)
+        if container is None:
+            return False
+        runtime = self._node.runtime
+        for each in runtime.running():
+            if each.sandbox is container.sandbox:
+                runtime.exit(each, 137)
+        container.sandbox.ready = False
+        return None
+
+    def crash_agent(self, after: int, restart: float) -> bool | None:
+        node = self._node
+        if not node.process:
+            return False
+
+        def crash() -> None:
+            node.crash()
+            node.loop.call_later(restart, self._start, context=Context())
+
+        node.loop.on_crash = crash
+        node.loop.crash_at = after + 1
+        return None
+
+    def stop_agent(self, after: int, restart: float) -> bool | None:
+        node = self._node
+        if node.agent is None:
+            return False
+        node.agent.stop()
+        node.loop.call_later(restart + 30, self._start, context=Context())
+        return None
+
+    def lose_power(self, after: int, restart: float) -> None:
+        node = self._node
+        node.crash()
+        node.runtime.lose_power()
+        node.loop.call_later(restart, self._start, context=Context())
+
+    def _start(self) -> None:
+        if not self._node.process:
+            self._node.start()
+
+    def _container(self, which: int) -> Container | None:
+        running = self._node.runtime.running()
+        return running[which % len(running)] if running else None
+
+    # --- API server and network -------------------------------------------------------------------------------
+
+    def stop_api(self, seconds: float) -> None:
+        network = self._node.network
+        network.disconnect()
+        self._after(seconds, lambda: setattr(network, "down", False))
+
+    def silence_api(self, seconds: float) -> None:
+        network = self._node.network
+        network.silent = True
+        self._after(seconds, network.speak)
+
+    def reject_requests(self, code: int, probability: float, seconds: float) -> None:
+        rejections = self._node.network.rejections
+        rejections[code] = probability
+        self._after(seconds, lambda: rejections.pop(code, None))
+
+    def lose_responses(self, probability: float, seconds: float) -> None:
+        network = self._node.network
+        network.lost = probability
+        self._after(seconds, lambda: setattr(network, "lost", 0.0))
+
+    def duplicate_events(self, probability: float, seconds: float) -> None:
+        network = self._node.network
+        network.duplicated = probability
+        self._after(seconds, lambda: setattr(network, "duplicated", 0.0))
+
+    def slow_api(self, factor: float, seconds: float) -> None:
+        latency = self._node.network.latency
+        latency.factor = factor
+        self._after(seconds, lambda: setattr(latency, "factor", 1.0))
+
+    def expire_certificate(self, seconds: float) -> None:
+        network = self._node.network
+        network.certificate_error = (
+            "tls: failed to verify certificate: x509: certificate has expired or is not yet valid"
+        )
+        self._node.server.end_watches()
+        self._after(seconds, lambda: setattr(network, "certificate_error", ""))
+
+    def end_watches(self) -> None:
+        self._node.server.end_watches()
+
+    def compact(self) -> None:
+        self._node.server.compact()
+        self._node.server.end_watches()
+
+    # --- runtime ----------------------------------------------------------------------------------------------
+
+    def stop_runtime(self, seconds: float) -> None:
+        runtime = self._node.runtime
+        runtime.stop_serving()
+        self._after(seconds, runtime.serve)
+
+    def hang_runtime(self, call: str, seconds: float) -> None:
+        runtime = self._node.runtime
+        runtime.hanging.add(call)
+        self._after(seconds, runtime.release)
+
+    def fail_runtime(self, call: str, probability: float, seconds: float) -> None:
+        failing = self._node.runtime.failing
+        failing[call] = probability
+        self._after(seconds, lambda: failing.pop(call, None))
+
+    def slow_runtime(self, factor: float, seconds: float) -> None:
+        latency = self._node.runtime_latency
+        latency.factor = factor
+        self._after(seconds, lambda: setattr(latency, "factor", 1.0))
+
+    def lose_network(self, seconds: float) -> None:
+        runtime = self._node.runtime
+        runtime.network_ready = False
+        self._after(seconds, lambda: setattr(runtime, "network_ready", True))
+
+    def jump_clock(self, seconds: float) -> None:
+        self._node.clock.offset_seconds += seconds
+
+    def _after(self, seconds: float, end: Any) -> None:
+        self._node.loop.call_later(seconds, end, context=Context())
+
+
+def make_pod(
+    name: str,
+    uid: str,
+    *,
+    policy: str,
+    containers: int = 1,
+    init: int = 0,
+    grace: int = 30,
+    runs: float = 0,
+    code: int = 0,
+    volume: bool = False,
+    probe: bool = False,
+    hook: bool = False,
+    image: str = "registry.test/app:0",
+) -> dict[str, Any]:
+    """Return a pod for the node.
+
+    :param runs: seconds after which its containers exit with *code*; 0 is never.
+    """
+    main: dict[str, Any] = {"name": "main", "image": image, "imagePullPolicy": "IfNotPresent"}
+    main["terminationMessagePath"] = "/dev/termination-log"
+    main["terminationMessagePolicy"] = "File"
+    if runs:
+        main["args"] = ["exit", str(runs), str(code)]
+    if probe:
+        main["livenessProbe"] = {"exec": {"command": ["check"]}, "periodSeconds": 10, "timeoutSeconds": 1}
+        main["livenessProbe"] |= {"failureThreshold": 3, "successThreshold": 1}
+    if hook:
+        main["lifecycle"] = {"preStop": {"exec": {"command": ["stop"]}}}
+    spec: dict[str, Any] = {
+        "nodeName": NODE,
+        "restartPolicy": policy,
+        "terminationGracePeriodSeconds": grace,
+        "dnsPolicy": "Default",
+        "schedulerName": "default-scheduler",
+        "securityContext": {},
+        "containers": [{**copy.deepcopy(main), "name": f"main-{number}"} for number in range(containers)],
+    }
+    if init:
+        first = {**copy.deepcopy(main), "name": "init-0", "args": ["exit", "2", "0"]}
+        first.pop("livenessProbe", None)
+        first.pop("lifecycle", None)
+        spec["initContainers"] = [first]
+    if volume:
+        spec["volumes"] = [{"name": "data", "emptyDir": {}}]
+        for container in spec["containers"]:
+            container["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+    metadata = {"name": name, "namespace": NAMESPACE, "uid": uid}
+    status = {"phase": "Pending"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}

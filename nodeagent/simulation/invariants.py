@@ -1,0 +1,241 @@
+"""Invariants of a node, verified at each change of the runtime and of the API server's objects."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from typing import Any
+
+from nodeagent.simulation.apiserver import PODS, Change
+from nodeagent.simulation.node import Node
+from nodeagent.simulation.runtime import Container, Observer, Sandbox
+from nodeagent.simulation.transport import Receiver
+
+INFORMED_SECONDS = 2.0
+"""Time after which the agent must act on the deletion of a pod that it was informed of."""
+_FINISHED = ("Succeeded", "Failed")
+_MIRROR = "kubernetes.io/config.mirror"
+
+
+class Violation(Exception):
+    """An invariant does not hold."""
+
+
+class Invariants(Observer, Receiver):
+    """Observer of a node that raises nothing, but records the first violation.
+
+    :ivar forced: UIDs of pods that a user has deleted without a grace period.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.violation = ""
+        self.forced: set[str] = set()
+        self.checked = 0
+        self._informed: dict[str, float] = {}
+        """Time at which the agent was informed that a pod no longer exists, by UID."""
+        self._known: dict[str, set[str]] = {}
+        self._policies: dict[str, str] = {}
+        self._graces: dict[str, int] = {}
+        self._finished: dict[str, str] = {}
+        self._restarts: dict[tuple[str, str], int] = {}
+        self._outcomes: dict[tuple[str, str], list[int]] = {}
+        self._differences: list[str] = []
+        node.runtime.observer = self
+        node.server.changed = self._changed
+        node.network.receiver = self
+
+    def violate(self, text: str) -> None:
+        """Record a violation."""
+        self._node.trace.add("VIOLATION", text)
+        if not self.violation:
+            self.violation = text
+
+    def _verify(self, holds: object, text: str) -> None:
+        self.checked += 1
+        if not holds:
+            self.violate(text)
+
+    # --- information of the agent -----------------------------------------------------------------------------
+
+    def listing(self, uids: set[str]) -> Collection[str]:
+        return set(self._policies) - uids
+
+    def listed(self, gone: Collection[str]) -> None:
+        for uid in gone:
+            self._informed.setdefault(uid, self._node.loop.time())
+
+    def delivered(self, kind: str, obj: dict[str, Any]) -> None:
+        """Record that the agent received a watch event of a pod."""
+        if kind == "DELETED":
+            self._informed.setdefault(obj["metadata"]["uid"], self._node.loop.time())
+
+    def requested(self, name: str, request: Any) -> None:
+        """Verify a call of the runtime at the time at which the agent makes it."""
+        if name == "RunPodSandbox":
+            uid, what = request.config.metadata.uid, "a sandbox"
+        elif name == "StartContainer":
+            container = self._node.runtime.containers.get(request.container_id)
+            if container is None:
+                return
+            uid, what = container.sandbox.uid, f"container {container.name}"
+        else:
+            return
+        gone = self._informed.get(uid)
+        late = gone is not None and self._node.loop.time() - gone > INFORMED_SECONDS
+        self._verify(not late, f"{what} of pod {uid} is started although the agent was informed of its deletion")
+        self._verify(uid not in self._finished, f"{what} of pod {uid} is started after the pod had finished")
+
+    # --- runtime ----------------------------------------------------------------------------------------------
+
+    def sandbox_started(self, sandbox: Sandbox) -> None:
+        others = [each.id for each in self._node.runtime.sandboxes.values() if each.uid == sandbox.uid and each.ready]
+        self._verify(len(others) == 1, f"pod {sandbox.uid} has the sandboxes {others} at the same time")
+
+    def started(self, container: Container) -> None:
+        uid, name = container.sandbox.uid, container.name
+        same = [c.id for c in self._node.runtime.running() if (c.sandbox.uid, c.name) == (uid, name)]
+        self._verify(len(same) == 1, f"container {name} of pod {uid} runs more than once: {same}")
+        if name.startswith("init"):
+            return
+        codes, policy = self._outcomes.setdefault((uid, name), []), self._policies.get(uid, "Always")
+        if policy == "Never":
+            self._verify(not codes, f"container {name} of pod {uid} is restarted although it must never be")
+        if policy == "OnFailure":
+            self._verify(0 not in codes, f"container {name} of pod {uid} is restarted although it succeeded")
+
+    def ended(self, container: Container, cause: str) -> None:
+        uid, name = container.sandbox.uid, container.name
+        if cause in ("exit", "power") and container.signaled_at is None:
+            # Stopped containers may be started again because the pod was changed.
+            self._outcomes.setdefault((uid, name), []).append(container.exit_code)
+        if cause in ("exit", "stopped", "power"):
+            return
+        self._verify(cause != "removed", f"container {name} of pod {uid} is removed while it runs")
+        grace = self._grace(uid)
+        since = container.signaled_at
+        lasted = 0.0 if since is None else self._node.loop.time() - since
+        hook = bool(self._hooks(uid))
+        self._verify(
+            lasted >= grace - 0.01 or hook or uid in self.forced,
+            f"container {name} of pod {uid} is killed ({cause}) {lasted:.1f} s after the stop signal, "
+            f"its grace period is {grace} s",
+        )
+
+    # --- API server -------------------------------------------------------------------------------------------
+
+    def _changed(self, change: Change) -> None:
+        if change.collection != PODS:
+            return
+        pod = change.object
+        meta, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
+        uid = (meta.get("annotations") or {}).get(_MIRROR) or meta["uid"]
+        mirror = uid != meta["uid"]
+        if change.type == "ADDED" and not mirror:
+            self._policies[uid] = spec["restartPolicy"]
+        if not mirror:
+            grace = meta.get("deletionGracePeriodSeconds", spec["terminationGracePeriodSeconds"])
+            self._graces[uid] = min(grace, self._graces.get(uid, grace))
+        if change.type == "DELETED" and not mirror and uid not in self.forced:
+            running = [c.id for c in self._node.runtime.running() if c.sandbox.uid == uid]
+            self._verify(not running, f"pod {uid} is deleted while its containers {running} run")
+        if not mirror:
+            self._verify_status(uid, status)
+
+    def _verify_status(self, uid: str, status: dict[str, Any]) -> None:
+        phase, before = status.get("phase", ""), self._finished.get(uid)
+        self._verify(before in (None, phase), f"pod {uid} changes from phase {before} to {phase}")
+        if phase in _FINISHED:
+            self._finished[uid] = phase
+        for container in status.get("containerStatuses") or ():
+            key = (uid, container["name"])
+            count, known = container.get("restartCount", 0), self._restarts.get(key, 0)
+            self._verify(count >= known, f"restart count of {key} decreases from {known} to {count}")
+            self._restarts[key] = count
+
+    def _grace(self, uid: str) -> int:
+        return self._graces.get(uid, 5)  # That of static pods.
+
+    def _hooks(self, uid: str) -> list[Any]:
+        for pod in self._node.server.objects.get(PODS, {}).values():
+            if pod["metadata"]["uid"] == uid:
+                return [c for c in pod["spec"]["containers"] if "lifecycle" in c]
+        return []
+
+    # --- convergence ------------------------------------------------------------------------------------------
+
+    def verify_converged(self, *, final: bool) -> bool:
+        """Return whether the node has converged; if it has not at the *final* time, record the violations."""
+        self._differences = []
+        self._compare()
+        if final:
+            for difference in self._differences:
+                self.violate(difference)
+        return not self._differences
+
+    def _expect(self, holds: object, text: str) -> None:
+        self.checked += 1
+        if not holds:
+            self._differences.append(text)
+
+    def _compare(self) -> None:
+        node = self._node
+        self._expect(node.process, f"the agent is not running: {node.failure!r}")
+        if not node.process:
+            return
+        pods = {
+            pod["metadata"]["uid"]: pod
+            for pod in node.server.objects.get(PODS, {}).values()
+            if _MIRROR not in (pod["metadata"].get("annotations") or {})
+        }
+        running = Counter(container.sandbox.uid for container in node.runtime.running())
+        static = {path.stem for path in node.manifests.iterdir()}
+        for uid, pod in pods.items():
+            self._verify_converged_pod(uid, pod, running[uid])
+        for sandbox in node.runtime.sandboxes.values():
+            name = sandbox.config.metadata.name
+            desired = sandbox.uid in pods or name.removesuffix("-node-1") in static
+            self._expect(desired, f"sandbox {sandbox.id} of pod {sandbox.uid} remains after the deletion of the pod")
+        names = {c.sandbox.config.metadata.name.removesuffix("-node-1") for c in node.runtime.running()}
+        for name in static:
+            self._expect(name in names, f"static pod {name} does not run")
+        mirrors = {
+            name.removesuffix("-node-1")
+            for (_, name), pod in node.server.objects.get(PODS, {}).items()
+            if _MIRROR in (pod["metadata"].get("annotations") or {})
+        }
+        self._expect(mirrors == static, f"mirror pods {sorted(mirrors)} do not match the static pods {sorted(static)}")
+        tasks = node.loop.tasks_of(node.process)
+        limit = 60 + 15 * (len(pods) + len(static))
+        self._expect(len(tasks) <= limit, f"the agent has {len(tasks)} tasks with {len(pods)} pods")
+        self._expect(len(node.server.watches) <= 10, f"the agent has {len(node.server.watches)} watches")
+
+    def _verify_converged_pod(self, uid: str, pod: dict[str, Any], running: int) -> None:
+        status, deleted = pod.get("status") or {}, pod["metadata"].get("deletionTimestamp")
+        self._expect(not deleted, f"pod {uid} is not deleted, although this was requested at {deleted}")
+        phase = status.get("phase")
+        reported = [c["name"] for c in status.get("containerStatuses") or () if "running" in c.get("state", {})]
+        self._expect(
+            len(reported) == running, f"{running} containers of pod {uid} run, but its status reports {reported}"
+        )
+        if phase in _FINISHED:
+            self._expect(not running, f"pod {uid} has the phase {phase}, but {running} containers run")
+        elif not self._finishes(pod):
+            ready = [c for c in status.get("conditions") or () if c["type"] == "Ready" and c["status"] == "True"]
+            self._expect(phase == "Running", f"pod {uid} has the phase {phase} after a time without faults")
+            self._expect(ready, f"pod {uid} is not ready after a time without faults")
+
+    def _finishes(self, pod: dict[str, Any]) -> bool:
+        """Return whether the containers of *pod* exit on their own."""
+        return pod["spec"]["restartPolicy"] != "Always" or any("args" in c for c in pod["spec"]["containers"])
+
+    def forget(self, retained: int) -> None:
+        """Drop the records of pods that were deleted long ago, all but *retained*."""
+        existing = {pod["metadata"]["uid"] for pod in self._node.server.objects.get(PODS, {}).values()}
+        existing |= {sandbox.uid for sandbox in self._node.runtime.sandboxes.values()}
+        for uid in [uid for uid in self._policies if uid not in existing][:-retained]:
+            for records in (self._policies, self._informed, self._graces, self._finished):
+                records.pop(uid, None)
+        for table in (self._restarts, self._outcomes):
+            for key in [key for key in table if key[0] not in self._graces and key[0] not in existing]:
+                del table[key]

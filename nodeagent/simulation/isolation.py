@@ -1,0 +1,64 @@
+"""Isolation of a simulation from the host: time, random numbers, threads and the connection to the runtime."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import ModuleType
+from typing import Any
+from unittest.mock import patch
+
+import grpc.aio
+
+from nodeagent.simulation.clock import SimulatedClock
+from nodeagent.simulation.loop import SimulatedLoop
+
+
+@contextmanager
+def isolated(seed: object, loop: SimulatedLoop, clock: SimulatedClock, channel: Callable[..., Any]) -> Iterator[None]:
+    """Replace the sources of time and random numbers of this process, and threads, until the end of the block.
+
+    :param channel: replaces ``grpc.aio.insecure_channel``.
+    """
+    chance, state = random.Random(f"{seed}/entropy"), random.getstate()
+    random.seed(f"{seed}/random")
+    replaced: list[tuple[Any, str, Any]] = [
+        (time, "monotonic", loop.time),
+        (time, "time", lambda: clock.wall().timestamp()),
+        (time, "time_ns", lambda: int(clock.wall().timestamp() * 1e9)),
+        (time, "thread_time", lambda: 0.0),
+        (time, "sleep", loop.stall),
+        (os, "urandom", chance.randbytes),
+        (uuid, "uuid4", lambda: uuid.UUID(bytes=chance.randbytes(16), version=4)),
+        (random.SystemRandom, "random", lambda _: chance.random()),
+        (random.SystemRandom, "getrandbits", lambda _, count: chance.getrandbits(count)),
+        (threading.Thread, "start", lambda _: None),
+        (threading.Thread, "join", lambda _thread, _seconds=None: None),
+        (grpc.aio, "insecure_channel", channel),
+    ]
+    try:
+        with ExitStack() as stack:
+            for owner, name, value in replaced:
+                stack.enter_context(patch.object(owner, name, value))
+            stack.enter_context(patch.dict(sys.modules, {"watchdog.observers.inotify": _unwatchable()}))
+            yield
+    finally:
+        random.setstate(state)
+
+
+def _unwatchable() -> ModuleType:
+    """Return a replacement of watchdog's module, with which directories are polled instead of watched."""
+
+    def fail() -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    module = ModuleType("watchdog.observers.inotify")
+    module.InotifyObserver = fail  # type: ignore[attr-defined]
+    return module

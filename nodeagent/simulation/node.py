@@ -1,0 +1,179 @@
+"""Simulated node: the agent as a process that can crash, with a runtime, a disk and a network that outlive it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+from collections.abc import Mapping
+from contextvars import Context
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from nodeagent import hookimpl
+from nodeagent.agent import Agent
+from nodeagent.apiclient.connect import for_config
+from nodeagent.node.root_directory import prepare_root
+from nodeagent.plugin_settings import PluginConfig
+from nodeagent.pluginmanager import GROUP, PluginManager
+from nodeagent.simulation.apiserver import SimulatedApiServer
+from nodeagent.simulation.channel import SimulatedChannel
+from nodeagent.simulation.clock import SimulatedClock
+from nodeagent.simulation.latency import Latency
+from nodeagent.simulation.loop import PROCESS, SimulatedLoop
+from nodeagent.simulation.runtime import SimulatedRuntime
+from nodeagent.simulation.trace import Trace
+from nodeagent.simulation.transport import Network, SimulatedTransport
+from nodeagent.testing import FakeCgroups, FakeStats
+
+if TYPE_CHECKING:
+    from nodeagent.config.load import Loaded
+
+NODE = "node-1"
+PLUGINS = frozenset(
+    {
+        "claims",
+        "container_gc",
+        "cri",
+        "devices",
+        "event_recorder",
+        "image_pull",
+        "object_reader",
+        "pod_admission",
+        "pod_source_api",
+        "pod_source_file",
+        "pod_sync",
+        "probes",
+        "volumes",
+    }
+)
+"""Bundled plugins that run in the simulation; the others use the kernel, sockets or other processes."""
+_log = logging.getLogger(__name__)
+
+
+class Host:
+    """Plugin with the components that belong to the kernel of the node."""
+
+    def __init__(self) -> None:
+        self.cgroups, self.stats = FakeCgroups(), FakeStats()
+
+    @hookimpl
+    def nodeagent_provide_cgroups(self) -> FakeCgroups:
+        return self.cgroups
+
+    @hookimpl
+    def nodeagent_provide_stats(self) -> FakeStats:
+        return self.stats
+
+
+class Node:
+    """The simulated node.
+
+    :param directory: the disk; retained while the agent crashes.
+    :param plugins: plugins under test by name, loaded in addition to the bundled ones.
+    """
+
+    def __init__(self, seed: object, loop: SimulatedLoop, directory: Path, plugins: Mapping[str, object]) -> None:
+        self.loop, self.clock = loop, SimulatedClock(loop)
+        self.trace = Trace(loop.time)
+        self.runtime = SimulatedRuntime(seed, loop, self.clock, self.trace)
+        self.server = SimulatedApiServer(seed, self.clock, self.trace)
+        self.network = Network(loop, self.server, Latency(f"{seed}/api", 0.02, 2.0))
+        self.runtime_latency = Latency(f"{seed}/cri", 0.01, 5.0)
+        self.host = Host()
+        self.directory = directory
+        self.manifests = directory / "manifests"
+        self.agent: Agent | None = None
+        self.process = 0
+        """Number of the agent's process; each start increments it."""
+        self.starts = 0
+        self.failure: BaseException | None = None
+        """Exception with which the agent ended on its own."""
+        self._plugins = dict(plugins)
+        self.manifests.mkdir(parents=True, exist_ok=True)
+        (directory / "logs").mkdir(exist_ok=True)
+        self._loaded = _configuration(directory)
+
+    def channel(self, *_arguments: Any, **_options: Any) -> SimulatedChannel:
+        """Return a channel to the runtime; replaces ``grpc.aio.insecure_channel``."""
+        return SimulatedChannel(self.loop, self.runtime, self.runtime_latency)
+
+    def start(self) -> None:
+        """Start the agent as a new process."""
+        self.starts += 1
+        self.process = process = self.starts
+        self.trace.add("agent", f"start {process}")
+        context = Context()
+        context.run(PROCESS.set, process)
+        self.loop.create_task(self._run(process), name="agent", context=context)
+
+    def crash(self) -> None:
+        """Drop the agent's process at the current callback; what it has written remains."""
+        if not self.process:
+            return
+        process, self.process, self.agent = self.process, 0, None
+        self.trace.add("agent", f"crash {process}")
+        self.loop.drop(process)
+        self.runtime.forget_clients()
+        self.server.watches.clear()
+        self.loop.crash_at = None
+        self.loop.crashed = False
+
+    async def _run(self, process: int) -> None:
+        try:
+            plugins = PluginManager()
+            plugins.load_entry_points(_installed() - PLUGINS - set(self._plugins))
+            plugins.register(self.host, name="host", origin="nodeagent.simulation")
+            for name, plugin in self._plugins.items():
+                plugins.register(plugin, name=name, origin="simulated")
+            self.agent = agent = Agent(
+                self._loaded,
+                plugins,
+                plugin_config=PluginConfig({"pod_sync": {"log_root": str(self.directory / "logs")}}),
+                clock=self.clock,
+                prepare=partial(prepare_root, change=lambda root: None),
+                connect=partial(for_config, SimulatedTransport(self.network)),
+            )
+            await agent.run()
+            self.trace.add("agent", f"end {process}")
+        except Exception as error:
+            if process in self.loop.dead:  # Its coroutines are closed.
+                return
+            _log.exception("Agent failed")
+            self.failure = error
+            self.trace.add("agent", f"fail {process}: {error!r}")
+        finally:
+            if self.process == process:
+                self.process, self.agent = 0, None
+
+
+def _installed() -> set[str]:
+    return {entry.name for entry in importlib.metadata.entry_points(group=GROUP)}
+
+
+def _configuration(directory: Path) -> Loaded:
+    """Return the configuration of the node, which serves no ports."""
+    from nodeagent.config.load import load_configuration
+
+    kubeconfig = directory / "kubeconfig"
+    kubeconfig.write_text("{}")
+    flags = [
+        f"--root-dir={directory / 'root'}",
+        f"--cert-dir={directory / 'pki'}",
+        f"--hostname-override={NODE}",
+        f"--kubeconfig={kubeconfig}",
+        "--node-ip=192.0.2.1",
+        "--container-runtime-endpoint=unix:///simulated",
+    ]
+    loaded = load_configuration(flags)
+    changed = {
+        "enable_server": False,
+        "healthz_port": 0,
+        "fail_swap_on": False,
+        "content_type": "application/json",
+        "static_pod_path": str(directory / "manifests"),
+    }
+    return replace(loaded, config=msgspec.structs.replace(loaded.config, **changed))

@@ -1,0 +1,113 @@
+"""A run of a simulation: executes steps on a node until its end or the first violation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from time import perf_counter
+
+from nodeagent.base.structs import Struct
+from nodeagent.simulation.actions import Actions
+from nodeagent.simulation.directory import private_directory
+from nodeagent.simulation.invariants import Invariants
+from nodeagent.simulation.isolation import isolated
+from nodeagent.simulation.loop import BusyLoop, Deadlock, SimulatedLoop
+from nodeagent.simulation.node import Node
+from nodeagent.simulation.steps import CALM_SECONDS, ROUND_SECONDS, Step
+
+_RETAINED_PODS = 50
+_COMPARING_SECONDS = 60.0
+
+
+class Outcome(Struct, frozen=True):
+    """Result of a run."""
+
+    violation: str
+    """The first violation of an invariant; empty if there is none."""
+    at: float
+    """Virtual time of the end, in seconds."""
+    digest: str
+    """Hash of the trace."""
+    trace: Sequence[str]
+    """The last events."""
+    steps: Mapping[str, int]
+    """Number of executed steps by kind."""
+    events: Mapping[str, int]
+    checked: int
+    """Number of verified conditions."""
+    callbacks: int
+    seconds: float
+    """Duration of the run in real time."""
+
+
+def simulate(seed: object, steps: Sequence[Step], hours: int, plugins: Mapping[str, object] | None = None) -> Outcome:
+    """Execute *steps* on a new node and return the outcome; not within a running event loop.
+
+    :param plugins: plugins under test by name.
+    """
+    started = perf_counter()
+    loop = SimulatedLoop(seed)
+    asyncio.set_event_loop(loop)
+    try:
+        with private_directory(seed) as directory:
+            node = Node(seed, loop, directory, plugins or {})
+            invariants = Invariants(node)
+            actions = Actions(node, invariants)
+            with isolated(seed, loop, node.clock, node.channel):
+                try:
+                    loop.run_until_complete(_run(node, actions, invariants, steps, hours))
+                except (BusyLoop, Deadlock) as error:
+                    invariants.violate(str(error))
+                node.crash()
+                loop.drop(0)
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+    return Outcome(
+        violation=invariants.violation,
+        at=loop.time(),
+        digest=node.trace.digest(),
+        trace=list(node.trace.recent),
+        steps=Counter(actions.executed),
+        events=Counter(node.trace.counts),
+        checked=invariants.checked,
+        callbacks=loop.steps,
+        seconds=perf_counter() - started,
+    )
+
+
+async def _run(node: Node, actions: Actions, invariants: Invariants, steps: Sequence[Step], hours: int) -> None:
+    node.start()
+    waiting = list(reversed(steps))
+    for number in range(1, hours + 1):
+        end = number * ROUND_SECONDS
+        while waiting and waiting[-1].at < end:
+            step = waiting.pop()
+            if not await _sleep_until(node, invariants, step.at):
+                return
+            actions.execute(step)
+        calm_at = end - CALM_SECONDS
+        if not await _sleep_until(node, invariants, calm_at):
+            return
+        actions.calm()
+        await asyncio.sleep(60)
+        if not node.process:
+            node.start()
+        if not await _sleep_until(node, invariants, end - _COMPARING_SECONDS):
+            return
+        while not invariants.verify_converged(final=node.loop.time() >= end):  # Containers may exit just now.
+            if invariants.violation or not await _sleep_until(node, invariants, node.loop.time() + 5):
+                return
+        if not await _sleep_until(node, invariants, end):
+            return
+        invariants.forget(_RETAINED_PODS)
+        if invariants.violation:
+            return
+
+
+async def _sleep_until(node: Node, invariants: Invariants, due: float) -> bool:
+    """Wait until *due*; return false if there is a violation."""
+    while not invariants.violation and node.loop.time() < due:
+        await asyncio.sleep(min(5.0, due - node.loop.time()))
+    return not invariants.violation

@@ -1,0 +1,506 @@
+"""Simulated container runtime that implements the messages of CRI version 1, below the channel of the CRI client."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from nodeagent.base.criproto import api_pb2 as cri
+from nodeagent.contracts.runtime import LABEL_POD_UID
+from nodeagent.simulation.clock import SimulatedClock
+from nodeagent.simulation.loop import SimulatedLoop
+from nodeagent.simulation.trace import Trace
+
+_SHORT = 12
+
+
+class RuntimeProblem(Exception):
+    """An error response; *code* is the name of a gRPC status in lower case."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code, self.text = code, text
+
+
+@dataclass(eq=False, slots=True)
+class Sandbox:
+    """A pod sandbox of the runtime."""
+
+    id: str
+    config: Any
+    created_at: int
+    ip: str
+    handler: str = ""
+    ready: bool = True
+
+    @property
+    def uid(self) -> str:
+        return str(self.config.metadata.uid)
+
+
+@dataclass(eq=False, slots=True)
+class Container:
+    """A container of the runtime.
+
+    :ivar stop_seconds: time from the stop signal until it exits; ``None`` if it ignores the signal.
+    """
+
+    id: str
+    sandbox: Sandbox
+    config: Any
+    created_at: int
+    state: Any = cri.CONTAINER_CREATED
+    started_at: int = 0
+    finished_at: int = 0
+    exit_code: int = 0
+    reason: str = ""
+    stop_seconds: float | None = 0.0
+    signaled_at: float | None = None
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def name(self) -> str:
+        return str(self.config.metadata.name)
+
+    @property
+    def running(self) -> bool:
+        return bool(self.state == cri.CONTAINER_RUNNING)
+
+
+class Observer:
+    """Notifications about changes in the runtime, for invariants."""
+
+    def requested(self, name: str, request: Any) -> None:
+        """Record a call that the agent makes."""
+
+    def sandbox_started(self, sandbox: Sandbox) -> None:
+        """Record the start of a sandbox."""
+
+    def started(self, container: Container) -> None:
+        """Record the start of a container."""
+
+    def signaled(self, container: Container, grace_seconds: float) -> None:
+        """Record the stop signal to a container."""
+
+    def ended(self, container: Container, cause: str) -> None:
+        """Record the end of a container, with its cause: exit, stopped, killed, sandbox, removed or power."""
+
+
+class SimulatedRuntime:
+    """Container runtime in memory.
+
+    :ivar down: connections fail, as by a runtime that is not running.
+    :ivar hanging: calls by name that do not return; ``*`` for all.
+    :ivar failing: probability of an error by the name of the call; ``*`` for all.
+    """
+
+    def __init__(self, seed: object, loop: SimulatedLoop, clock: SimulatedClock, trace: Trace) -> None:
+        self.random = random.Random(f"{seed}/runtime")
+        self.sandboxes: dict[str, Sandbox] = {}
+        self.containers: dict[str, Container] = {}
+        self.images: dict[str, Any] = {}
+        self.observer = Observer()
+        self.down = False
+        self.hanging: set[str] = set()
+        self.failing: dict[str, float] = {}
+        self.network_ready = True
+        self._loop, self._clock, self._trace = loop, clock, trace
+        self._numbers = itertools.count(1)
+        self._ids: set[str] = set()
+        self._streams: list[asyncio.Queue[bytes | None]] = []
+        self._lost: dict[int, asyncio.Future[Any]] = {}
+        self._lost_numbers = itertools.count()
+        self._released = asyncio.Event()
+
+    # --- connection -------------------------------------------------------------------------------------------
+
+    async def handle(self, name: str, request: Any) -> bytes | RuntimeProblem:
+        """Execute a call; never raises."""
+        try:
+            while self.hanging & {name, "*"}:
+                await self._released.wait()
+            chance = max(self.failing.get(name, 0.0), self.failing.get("*", 0.0))
+            if chance and self.random.random() < chance:
+                raise RuntimeProblem("unknown", "injected failure")
+            method = getattr(self, f"_{name}", None)
+            if method is None:
+                raise RuntimeProblem("unimplemented", f"unknown method {name}")
+            response = method(request)
+            if asyncio.iscoroutine(response):
+                response = await response
+            return bytes(response.SerializeToString())
+        except RuntimeProblem as problem:
+            return problem
+
+    async def stream(self, name: str) -> AsyncIterator[bytes]:
+        """Yield the messages of a stream of notifications."""
+        if name != "Subscribe":
+            raise RuntimeProblem("unimplemented", f"unknown method {name}")
+        if self.down:
+            raise RuntimeProblem("unavailable", "connect: ECONNREFUSED")
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._streams.append(queue)
+        try:
+            while (message := await queue.get()) is not None:
+                yield message
+        finally:
+            if queue in self._streams:
+                self._streams.remove(queue)
+        raise RuntimeProblem("unavailable", "connection closed")
+
+    def when_lost(self, reply: asyncio.Future[Any]) -> Callable[[], None]:
+        """Fail *reply* if the connection is lost; return a function that ends this."""
+        number = next(self._lost_numbers)
+        self._lost[number] = reply
+
+        def end() -> None:
+            self._lost.pop(number, None)
+
+        return end
+
+    def forget_clients(self) -> None:
+        """Drop the streams and calls of a client that has crashed."""
+        self._streams.clear()
+        self._lost.clear()
+
+    def release(self) -> None:
+        """Continue the calls that hang."""
+        self.hanging.clear()
+        released, self._released = self._released, asyncio.Event()
+        released.set()
+
+    def stop_serving(self) -> None:
+        """Close all connections and reject new ones; containers keep running."""
+        self.down = True
+        for reply in self._lost.values():
+            if not reply.done():
+                reply.set_result(RuntimeProblem("unavailable", "connection closed"))
+        for queue in self._streams:
+            queue.put_nowait(None)
+
+    def serve(self) -> None:
+        """Accept connections again."""
+        self.down = False
+
+    # --- events on the node -----------------------------------------------------------------------------------
+
+    def exit(self, container: Container, code: int, reason: str = "") -> None:
+        """End a running container on its own."""
+        if container.running:
+            self._end(container, code, reason, "exit")
+
+    def lose_power(self) -> None:
+        """End everything that runs, as a restart of the host does."""
+        for container in list(self.containers.values()):
+            if container.running:
+                self._end(container, 255, "Unknown", "power")
+        for sandbox in self.sandboxes.values():
+            sandbox.ready = False
+
+    def running(self) -> list[Container]:
+        """Return the running containers."""
+        return [each for each in self.containers.values() if each.running]
+
+    # --- calls: runtime ---------------------------------------------------------------------------------------
+
+    def _Version(self, _request: Any) -> Any:
+        return cri.VersionResponse(
+            version="0.1.0", runtime_name="simulated", runtime_version="1.0.0", runtime_api_version="v1"
+        )
+
+    def _Status(self, _request: Any) -> Any:
+        conditions = [
+            cri.RuntimeCondition(type="RuntimeReady", status=True),
+            cri.RuntimeCondition(type="NetworkReady", status=self.network_ready),
+        ]
+        return cri.StatusResponse(status=cri.RuntimeStatus(conditions=conditions))
+
+    def _UpdateRuntimeConfig(self, _request: Any) -> Any:
+        return cri.UpdateRuntimeConfigResponse()
+
+    # --- calls: sandboxes -------------------------------------------------------------------------------------
+
+    async def _RunPodSandbox(self, request: Any) -> Any:
+        meta = request.config.metadata
+        for known in self.sandboxes.values():
+            other = known.config.metadata
+            if (other.name, other.namespace, other.uid, other.attempt) == (
+                meta.name,
+                meta.namespace,
+                meta.uid,
+                meta.attempt,
+            ):
+                raise RuntimeProblem("unknown", f"failed to reserve sandbox name: it is reserved for {known.id}")
+        if not self.network_ready:
+            raise RuntimeProblem("unknown", "failed to setup network for sandbox: cni plugin not initialized")
+        number = next(self._numbers)
+        sandbox = Sandbox(
+            f"s{number:06d}",
+            request.config,
+            self._now_ns(),
+            f"10.88.{number >> 8 & 255}.{number & 255}",
+            request.runtime_handler,
+        )
+        self.sandboxes[sandbox.id] = sandbox
+        self._trace.add("sandbox", f"start {sandbox.id} of {meta.namespace}/{meta.name} {meta.uid}")
+        self.observer.sandbox_started(sandbox)
+        return cri.RunPodSandboxResponse(pod_sandbox_id=sandbox.id)
+
+    def _StopPodSandbox(self, request: Any) -> Any:
+        sandbox = self.sandboxes.get(request.pod_sandbox_id)
+        if sandbox is not None:
+            self._stop_sandbox(sandbox)
+        return cri.StopPodSandboxResponse()
+
+    def _RemovePodSandbox(self, request: Any) -> Any:
+        sandbox = self.sandboxes.get(request.pod_sandbox_id)
+        if sandbox is not None:
+            self._stop_sandbox(sandbox)
+            for container in [c for c in self.containers.values() if c.sandbox is sandbox]:
+                del self.containers[container.id]
+            del self.sandboxes[sandbox.id]
+            self._trace.add("sandbox", f"remove {sandbox.id}")
+        return cri.RemovePodSandboxResponse()
+
+    def _ListPodSandbox(self, request: Any) -> Any:
+        uid = request.filter.label_selector.get(LABEL_POD_UID, "")
+        found = [each for each in self.sandboxes.values() if uid in ("", each.uid)]
+        return cri.ListPodSandboxResponse(
+            items=[
+                cri.PodSandbox(
+                    id=each.id,
+                    metadata=each.config.metadata,
+                    state=cri.SANDBOX_READY if each.ready else cri.SANDBOX_NOTREADY,
+                    created_at=each.created_at,
+                    labels=each.config.labels,
+                    annotations=each.config.annotations,
+                    runtime_handler=each.handler,
+                )
+                for each in reversed(found)
+            ]
+        )
+
+    def _PodSandboxStatus(self, request: Any) -> Any:
+        sandbox = self._sandbox(request.pod_sandbox_id)
+        config = sandbox.config
+        host = config.linux.security_context.namespace_options.network == cri.NODE
+        options = config.linux.security_context.namespace_options
+        status = cri.PodSandboxStatus(
+            id=sandbox.id,
+            metadata=config.metadata,
+            state=cri.SANDBOX_READY if sandbox.ready else cri.SANDBOX_NOTREADY,
+            created_at=sandbox.created_at,
+            network=cri.PodSandboxNetworkStatus(ip="" if host or not sandbox.ready else sandbox.ip),
+            linux=cri.LinuxPodSandboxStatus(namespaces=cri.Namespace(options=options)),
+            labels=config.labels,
+            annotations=config.annotations,
+            runtime_handler=sandbox.handler,
+        )
+        return cri.PodSandboxStatusResponse(status=status)
+
+    # --- calls: containers ------------------------------------------------------------------------------------
+
+    def _CreateContainer(self, request: Any) -> Any:
+        sandbox = self._sandbox(request.pod_sandbox_id)
+        if not sandbox.ready:
+            raise RuntimeProblem("unknown", f"sandbox {sandbox.id} is not running")
+        meta = request.config.metadata
+        for known in self.containers.values():
+            other = known.config.metadata
+            if known.sandbox.uid == sandbox.uid and (other.name, other.attempt) == (meta.name, meta.attempt):
+                raise RuntimeProblem("unknown", f"failed to reserve container name: it is reserved for {known.id}")
+        if request.config.image.image not in self.images:
+            raise RuntimeProblem("not found", f"image {request.config.image.image} not found")
+        container = Container(f"c{next(self._numbers):06d}", sandbox, request.config, self._now_ns())
+        self.containers[container.id] = container
+        return cri.CreateContainerResponse(container_id=container.id)
+
+    def _StartContainer(self, request: Any) -> Any:
+        container = self._container(request.container_id)
+        if container.state != cri.CONTAINER_CREATED:
+            raise RuntimeProblem("unknown", f"container {container.id} is in state {container.state}")
+        if not container.sandbox.ready:
+            raise RuntimeProblem("unknown", f"sandbox {container.sandbox.id} is not running")
+        container.state, container.started_at = cri.CONTAINER_RUNNING, self._now_ns()
+        chance = self.random.random()
+        container.stop_seconds = None if chance < 0.1 else chance * 4
+        if list(container.config.args[:1]) == ["exit"]:  # The arguments of a simulated container determine its end.
+            seconds, code = container.config.args[1:]
+            self._loop.call_later(float(seconds), self.exit, container, int(code))
+        meta = container.config.metadata
+        self._trace.add("container", f"start {container.id} {meta.name}:{meta.attempt} of {container.sandbox.uid}")
+        self.observer.started(container)
+        self._changed("/tasks/start")
+        return cri.StartContainerResponse()
+
+    async def _StopContainer(self, request: Any) -> Any:
+        container = self.containers.get(request.container_id)
+        if container is None or not container.running:
+            return cri.StopContainerResponse()
+        grace = max(0, request.timeout)
+        self._trace.add("container", f"stop {container.id} {container.name} within {grace} s")
+        self.observer.signaled(container, grace)
+        first = container.signaled_at is None
+        if first:
+            container.signaled_at = self._clock.now()
+        if grace:
+            exits_in = container.stop_seconds
+            if first and exits_in is not None:
+                self._loop.call_later(exits_in, self._end, container, 0, "", "stopped")
+            try:
+                async with asyncio.timeout(grace):
+                    await container.ended.wait()
+            except TimeoutError:
+                pass
+        if container.running:
+            self._end(container, 137, "Error", "killed")
+        return cri.StopContainerResponse()
+
+    def _RemoveContainer(self, request: Any) -> Any:
+        container = self.containers.get(request.container_id)
+        if container is not None:
+            if container.running:
+                self._end(container, 137, "Error", "removed")
+            del self.containers[container.id]
+            self._changed("/containers/delete")
+        return cri.RemoveContainerResponse()
+
+    def _ListContainers(self, request: Any) -> Any:
+        uid = request.filter.label_selector.get(LABEL_POD_UID, "")
+        found = [each for each in self.containers.values() if uid in ("", each.sandbox.uid)]
+        return cri.ListContainersResponse(
+            containers=[
+                cri.Container(
+                    id=each.id,
+                    pod_sandbox_id=each.sandbox.id,
+                    metadata=each.config.metadata,
+                    image=each.config.image,
+                    image_ref=each.config.image.image,
+                    state=each.state,
+                    created_at=each.created_at,
+                    labels=each.config.labels,
+                    annotations=each.config.annotations,
+                )
+                for each in reversed(found)
+            ]
+        )
+
+    def _ContainerStatus(self, request: Any) -> Any:
+        each = self._container(request.container_id)
+        status = cri.ContainerStatus(
+            id=each.id,
+            metadata=each.config.metadata,
+            state=each.state,
+            created_at=each.created_at,
+            started_at=each.started_at,
+            finished_at=each.finished_at,
+            exit_code=each.exit_code,
+            image=each.config.image,
+            image_ref=each.config.image.image,
+            reason=each.reason,
+            labels=each.config.labels,
+            annotations=each.config.annotations,
+            mounts=each.config.mounts,
+            log_path=each.config.log_path,
+        )
+        return cri.ContainerStatusResponse(status=status)
+
+    def _UpdateContainerResources(self, request: Any) -> Any:
+        self._container(request.container_id)
+        return cri.UpdateContainerResourcesResponse()
+
+    def _ReopenContainerLog(self, request: Any) -> Any:
+        self._container(request.container_id)
+        return cri.ReopenContainerLogResponse()
+
+    def _ExecSync(self, request: Any) -> Any:
+        if not self._container(request.container_id).running:
+            raise RuntimeProblem("unknown", f"container {request.container_id} is not running")
+        return cri.ExecSyncResponse(exit_code=0)
+
+    def _ListContainerStats(self, _request: Any) -> Any:
+        return cri.ListContainerStatsResponse()
+
+    # --- calls: images ----------------------------------------------------------------------------------------
+
+    async def _PullImage(self, request: Any) -> Any:
+        await asyncio.sleep(self.random.random() * 5)
+        name = request.image.image
+        self.images[name] = cri.Image(
+            id=name,
+            repo_tags=[name],
+            repo_digests=[f"{name.rpartition(':')[0]}@sha256:{abs(_number(name)):064x}"],
+            size=1_000_000,
+        )
+        return cri.PullImageResponse(image_ref=name)
+
+    def _ImageStatus(self, request: Any) -> Any:
+        found = self.images.get(request.image.image)
+        return cri.ImageStatusResponse(image=found) if found is not None else cri.ImageStatusResponse()
+
+    def _ListImages(self, _request: Any) -> Any:
+        return cri.ListImagesResponse(images=list(self.images.values()))
+
+    def _RemoveImage(self, request: Any) -> Any:
+        name = request.image.image
+        if any(each.config.image.image == name and each.running for each in self.containers.values()):
+            self._trace.add("image", f"remove {name}, which is in use")
+        self.images.pop(name, None)
+        return cri.RemoveImageResponse()
+
+    def _ImageFsInfo(self, _request: Any) -> Any:
+        usage = cri.FilesystemUsage(
+            timestamp=self._now_ns(),
+            fs_id=cri.FilesystemIdentifier(mountpoint="/simulated/images"),
+            used_bytes=cri.UInt64Value(value=len(self.images) * 1_000_000),
+            inodes_used=cri.UInt64Value(value=len(self.images) * 10),
+        )
+        return cri.ImageFsInfoResponse(image_filesystems=[usage])
+
+    # --- internals --------------------------------------------------------------------------------------------
+
+    def _stop_sandbox(self, sandbox: Sandbox) -> None:
+        for container in list(self.containers.values()):
+            if container.sandbox is sandbox and container.running:
+                self._end(container, 137, "Error", "sandbox")
+        if sandbox.ready:
+            sandbox.ready = False
+            self._trace.add("sandbox", f"stop {sandbox.id}")
+            self._changed("/tasks/delete")
+
+    def _end(self, container: Container, code: int, reason: str, cause: str) -> None:
+        if not container.running:
+            return
+        container.state, container.exit_code = cri.CONTAINER_EXITED, code
+        container.finished_at = self._now_ns()
+        container.reason = reason or ("Completed" if code == 0 else "Error")
+        container.ended.set()
+        self._trace.add("container", f"end {container.id} {container.name} with {code} ({cause})")
+        self.observer.ended(container, cause)
+        self._changed("/tasks/delete")
+
+    def _changed(self, topic: str) -> None:
+        message = b"\x1a" + bytes([len(topic)]) + topic.encode()
+        for queue in self._streams:
+            queue.put_nowait(message)
+
+    def _sandbox(self, sandbox_id: str) -> Sandbox:
+        if (found := self.sandboxes.get(sandbox_id)) is None:
+            raise RuntimeProblem("not found", f"sandbox {sandbox_id} not found")
+        return found
+
+    def _container(self, container_id: str) -> Container:
+        if (found := self.containers.get(container_id)) is None:
+            raise RuntimeProblem("not found", f"container {container_id} not found")
+        return found
+
+    def _now_ns(self) -> int:
+        return int(self._clock.wall().timestamp() * 1e9)
+
+
+def _number(text: str) -> int:
+    return int.from_bytes(text.encode()[-16:], "big")

@@ -1,0 +1,182 @@
+"""Steps of a simulation: changes of pods, events on the node and faults, derived from the seed. No I/O."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nodeagent.base.structs import Struct
+
+ROUND_SECONDS = 3600.0
+CALM_SECONDS = 900.0
+"""End of each round without steps, after which the node must have converged."""
+_PODS = 6
+_RATE = 1 / 40.0
+"""Steps per second."""
+
+
+class Step(Struct, frozen=True):
+    """One step: *kind* names a method of :class:`~nodeagent.simulation.actions.Actions`."""
+
+    at: float
+    kind: str
+    arguments: dict[str, Any]
+
+    def __str__(self) -> str:
+        arguments = " ".join(f"{name}={value}" for name, value in self.arguments.items())
+        return f"{self.at:12.3f}  {self.kind:<18} {arguments}".rstrip()
+
+
+class History(Struct, frozen=True):
+    """The steps of a run, as saved in a file."""
+
+    seed: int
+    hours: int
+    steps: Sequence[Step]
+    violation: str = ""
+    """The violation with which the run ended when it was saved."""
+
+
+def make_steps(seed: object, hours: int) -> list[Step]:
+    """Return the steps of *hours* rounds, in order of time."""
+    return [step for number in range(hours) for step in _round(seed, number)]
+
+
+def _round(seed: object, number: int) -> list[Step]:
+    """Return the steps of one round, which do not depend on those of other rounds."""
+    chance = random.Random(f"{seed}/steps/{number}")
+    kinds = list(_KINDS)
+    faulty = chance.random() < 0.9
+    weights = [_KINDS[kind][0] if faulty or kind in _ORDINARY else 0.0 for kind in kinds]
+    rate = _RATE * chance.choice((0.3, 1.0, 1.0, 3.0))
+    end = (number + 1) * ROUND_SECONDS - CALM_SECONDS
+    steps, at = [], number * ROUND_SECONDS
+    while (at := at + chance.expovariate(rate)) < end:
+        (kind,) = chance.choices(kinds, weights)
+        steps.append(Step(round(at, 3), kind, _KINDS[kind][1](chance)))
+    return steps
+
+
+# --- arguments ------------------------------------------------------------------------------------------------
+
+
+def _name(chance: random.Random) -> str:
+    return f"pod-{chance.randrange(_PODS)}"
+
+
+def _create(chance: random.Random) -> dict[str, Any]:
+    policy = chance.choice(("Always", "Always", "OnFailure", "Never"))
+    return {
+        "name": _name(chance),
+        "policy": policy,
+        "containers": chance.choice((1, 1, 1, 2, 3)),
+        "init": chance.choice((0, 0, 1)),
+        "grace": chance.choice((0, 2, 10, 30, 30, 60)),
+        "runs": round(chance.expovariate(1 / 300), 1) if policy != "Always" or chance.random() < 0.3 else 0,
+        "code": chance.choice((0, 0, 1)),
+        "volume": chance.random() < 0.5,
+        "probe": chance.random() < 0.2,
+        "hook": chance.random() < 0.2,
+    }
+
+
+def _delete(chance: random.Random) -> dict[str, Any]:
+    return {"name": _name(chance), "grace": chance.choice((None, None, None, 1, 5, 0))}
+
+
+def _static(chance: random.Random) -> dict[str, Any]:
+    return {"name": f"static-{chance.randrange(2)}", "version": chance.randrange(5)}
+
+
+def _pick(chance: random.Random) -> dict[str, Any]:
+    return {"which": chance.randrange(1000), "code": chance.choice((0, 1, 137))}
+
+
+def _crash(chance: random.Random) -> dict[str, Any]:
+    return {"after": int(chance.expovariate(1 / 40)), "restart": round(chance.uniform(0.1, 20), 2)}
+
+
+def _seconds(chance: random.Random) -> dict[str, Any]:
+    return {"seconds": round(chance.expovariate(1 / 60), 1)}
+
+
+def _reject(chance: random.Random) -> dict[str, Any]:
+    return {
+        "code": chance.choice((409, 410, 429, 500, 503)),
+        "probability": chance.choice((0.1, 0.5)),
+        **_seconds(chance),
+    }
+
+
+def _likely(chance: random.Random) -> dict[str, Any]:
+    return {"probability": chance.choice((0.1, 0.5)), **_seconds(chance)}
+
+
+def _hang(chance: random.Random) -> dict[str, Any]:
+    return {"call": chance.choice(_CALLS), **_seconds(chance)}
+
+
+def _fail(chance: random.Random) -> dict[str, Any]:
+    return {"call": chance.choice(_CALLS), "probability": chance.choice((0.2, 1.0)), **_seconds(chance)}
+
+
+def _slow(chance: random.Random) -> dict[str, Any]:
+    return {"factor": chance.choice((10, 100, 1000)), **_seconds(chance)}
+
+
+def _jump(chance: random.Random) -> dict[str, Any]:
+    return {"seconds": chance.choice((-3600, -60, -1, 1, 60, 3600))}
+
+
+def _none(chance: random.Random) -> dict[str, Any]:
+    return {}
+
+
+_CALLS: Sequence[str] = (
+    "*",
+    "RunPodSandbox",
+    "StopPodSandbox",
+    "RemovePodSandbox",
+    "CreateContainer",
+    "StartContainer",
+    "StopContainer",
+    "RemoveContainer",
+    "ListContainers",
+    "ListPodSandbox",
+    "ContainerStatus",
+    "PodSandboxStatus",
+    "PullImage",
+    "ImageStatus",
+    "ExecSync",
+)
+_KINDS: dict[str, tuple[float, Callable[[random.Random], dict[str, Any]]]] = {
+    "create_pod": (8, _create),
+    "delete_pod": (5, _delete),
+    "change_image": (2, _pick),
+    "put_static": (2, _static),
+    "remove_static": (1.5, _static),
+    "exit_container": (3, _pick),
+    "stop_agent": (0.5, _crash),
+    "crash_agent": (3, _crash),
+    "lose_power": (0.4, _crash),
+    "end_sandbox": (0.7, _pick),
+    "stop_api": (1, _seconds),
+    "silence_api": (1, _seconds),
+    "reject_requests": (1, _reject),
+    "lose_responses": (1, _likely),
+    "duplicate_events": (1, _likely),
+    "slow_api": (0.7, _slow),
+    "expire_certificate": (0.4, _seconds),
+    "end_watches": (1, _none),
+    "compact": (1, _none),
+    "stop_runtime": (1, _seconds),
+    "hang_runtime": (1, _hang),
+    "fail_runtime": (1, _fail),
+    "slow_runtime": (0.7, _slow),
+    "lose_network": (0.4, _seconds),
+    "jump_clock": (0.4, _jump),
+}
+"""Weight and arguments by kind."""
+_ORDINARY = {"create_pod", "delete_pod", "change_image", "put_static", "remove_static", "exit_container", "stop_agent"}
+FAULTS = frozenset(_KINDS) - _ORDINARY

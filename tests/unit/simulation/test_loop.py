@@ -1,0 +1,107 @@
+"""Tests for the event loop with virtual time."""
+
+import asyncio
+import time
+from contextvars import Context
+
+import pytest
+
+from nodeagent.simulation.loop import PROCESS, BusyLoop, Deadlock, SimulatedLoop
+
+
+@pytest.fixture
+def loop():
+    loop = SimulatedLoop(1)
+    asyncio.set_event_loop(loop)
+    yield loop
+    asyncio.set_event_loop(None)
+    loop.close()
+
+
+def process(number):
+    context = Context()
+    context.run(PROCESS.set, number)
+    return context
+
+
+def test_sleep_advances_the_virtual_time_only(loop):
+    started = time.monotonic()
+
+    loop.run_until_complete(asyncio.sleep(86400))
+
+    assert loop.time() == 86400
+    assert time.monotonic() - started < 60
+
+
+def test_thread_work_runs_after_a_delay_from_the_seed(loop):
+    assert loop.run_until_complete(asyncio.to_thread(lambda: 7)) == 7
+
+    assert 0 < loop.time() < 5
+
+
+def test_error_of_thread_work_is_raised_to_the_caller(loop):
+    with pytest.raises(ZeroDivisionError):
+        loop.run_until_complete(asyncio.to_thread(lambda: 1 / 0))
+
+
+def test_tasks_that_wait_for_each_other_are_a_deadlock(loop):
+    with pytest.raises(Deadlock):
+        loop.run_until_complete(loop.create_future())
+
+
+def test_tasks_that_never_wait_for_time_are_a_busy_loop(loop):
+    async def spin():
+        while True:
+            await asyncio.sleep(0)
+
+    with pytest.raises(BusyLoop):
+        loop.run_until_complete(spin())
+
+
+def test_dropped_process_executes_nothing_more(loop):
+    executed = []
+
+    async def work():
+        try:
+            while True:
+                executed.append(loop.time())
+                await asyncio.sleep(1)
+        finally:
+            asyncio.get_running_loop().call_soon(executed.append, "clean-up")
+
+    async def main():
+        loop.create_task(work(), context=process(1))
+        await asyncio.sleep(2.5)
+        loop.drop(1)
+        await asyncio.sleep(10)
+
+    loop.run_until_complete(main())
+
+    assert executed == [0, 1, 2]
+
+
+def test_process_crashes_after_a_number_of_callbacks(loop):
+    steps = []
+
+    async def work():
+        while True:
+            steps.append(1)
+            await asyncio.sleep(1)
+
+    async def main():
+        loop.crash_at, loop.on_crash = 3, lambda: loop.drop(1)
+        loop.create_task(work(), context=process(1))
+        await asyncio.sleep(10)
+
+    loop.run_until_complete(main())
+
+    assert 1 <= len(steps) <= 3
+
+
+def test_sets_of_tasks_have_the_order_of_their_creation(loop):
+    async def main():
+        tasks = [loop.create_task(asyncio.sleep(1)) for _ in range(20)]
+        assert sorted(set(tasks), key=hash) == tasks
+        await asyncio.wait(tasks)
+
+    loop.run_until_complete(main())
