@@ -10,7 +10,7 @@ from typing import Any
 
 from nodeagent.simulation.apiserver import PODS, Rejection
 from nodeagent.simulation.invariants import Invariants
-from nodeagent.simulation.node import NODE, Node
+from nodeagent.simulation.node import DEVICE, NODE, Node
 from nodeagent.simulation.runtime import Container
 from nodeagent.simulation.steps import Step
 
@@ -41,6 +41,7 @@ class Actions:
         node.runtime.failing.clear()
         node.runtime.network_ready = True
         node.runtime_latency.factor = 1.0
+        node.disk.full = False
         node.loop.crash_at = None
         node.trace.add("calm")
 
@@ -139,6 +140,7 @@ class Actions:
         node = self._node
         node.crash()
         node.runtime.lose_power()
+        node.trace.add("disk", f"{node.disk.lose_power()} files lost")
         node.loop.call_later(restart, self._start, context=Context())
 
     def _start(self) -> None:
@@ -223,6 +225,11 @@ class Actions:
         runtime.network_ready = False
         self._after(seconds, lambda: setattr(runtime, "network_ready", True))
 
+    def fill_disk(self, seconds: float) -> None:
+        disk = self._node.disk
+        disk.full = True
+        self._after(seconds, lambda: setattr(disk, "full", False))
+
     def jump_clock(self, seconds: float) -> None:
         self._node.clock.offset_seconds += seconds
 
@@ -243,6 +250,7 @@ def make_pod(
     volume: bool = False,
     probe: bool = False,
     hook: bool = False,
+    device: bool = False,
     image: str = "registry.test/app:0",
 ) -> dict[str, Any]:
     """Return a pod for the node.
@@ -268,6 +276,8 @@ def make_pod(
         "securityContext": {},
         "containers": [{**copy.deepcopy(main), "name": f"main-{number}"} for number in range(containers)],
     }
+    if device:
+        spec["containers"][0]["resources"] = {"limits": {DEVICE: "1"}, "requests": {DEVICE: "1"}}
     if init:
         first = {**copy.deepcopy(main), "name": "init-0", "args": ["exit", "2", "0"]}
         first.pop("livenessProbe", None)

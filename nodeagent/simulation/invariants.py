@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 from nodeagent.simulation.apiserver import PODS, Change
@@ -96,6 +97,13 @@ class Invariants(Observer, Receiver):
         uid, name = container.sandbox.uid, container.name
         same = [c.id for c in self._node.runtime.running() if (c.sandbox.uid, c.name) == (uid, name)]
         self._verify(len(same) == 1, f"container {name} of pod {uid} runs more than once: {same}")
+        for device in _devices(container):
+            holders = {c.sandbox.uid for c in self._node.runtime.running() if device in _devices(c)}
+            self._verify(len(holders) == 1, f"device {device} is held by the pods {sorted(holders)}")
+        for mount in container.config.mounts:
+            if mount.container_path == "/etc/hosts":
+                content = Path(mount.host_path).read_bytes()
+                self._verify(b"localhost" in content, f"{mount.host_path} is damaged at the start of {name}")
         if name.startswith("init"):
             return
         codes, policy = self._outcomes.setdefault((uid, name), []), self._policies.get(uid, "Always")
@@ -103,6 +111,13 @@ class Invariants(Observer, Receiver):
             self._verify(not codes, f"container {name} of pod {uid} is restarted although it must never be")
         if policy == "OnFailure":
             self._verify(0 not in codes, f"container {name} of pod {uid} is restarted although it succeeded")
+
+    def verify_mounts(self) -> None:
+        """Verify that the files and volumes of running containers exist."""
+        for container in self._node.runtime.running():
+            for mount in container.config.mounts:
+                text = f"{mount.container_path} of container {container.name} of pod {container.sandbox.uid}"
+                self._verify(Path(mount.host_path).exists(), f"{text} is removed while the container runs")
 
     def ended(self, container: Container, cause: str) -> None:
         uid, name = container.sandbox.uid, container.name
@@ -239,3 +254,8 @@ class Invariants(Observer, Receiver):
         for table in (self._restarts, self._outcomes):
             for key in [key for key in table if key[0] not in self._graces and key[0] not in existing]:
                 del table[key]
+
+
+def _devices(container: Container) -> set[str]:
+    """Return the devices that were allocated to a container."""
+    return {device for env in container.config.envs if env.key == "DEVICES" for device in env.value.split(",")}

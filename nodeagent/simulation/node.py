@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import Context
 from dataclasses import replace
 from functools import partial
@@ -22,17 +22,19 @@ from nodeagent.pluginmanager import GROUP, PluginManager
 from nodeagent.simulation.apiserver import SimulatedApiServer
 from nodeagent.simulation.channel import SimulatedChannel
 from nodeagent.simulation.clock import SimulatedClock
+from nodeagent.simulation.disk import SimulatedDisk
 from nodeagent.simulation.latency import Latency
 from nodeagent.simulation.loop import PROCESS, SimulatedLoop
 from nodeagent.simulation.runtime import SimulatedRuntime
 from nodeagent.simulation.trace import Trace
 from nodeagent.simulation.transport import Network, SimulatedTransport
-from nodeagent.testing import FakeCgroups, FakeStats
+from nodeagent.testing import FakeCgroups, FakeDeviceProvider, FakeStats
 
 if TYPE_CHECKING:
     from nodeagent.config.load import Loaded
 
 NODE = "node-1"
+DEVICE = "simulated.test/device"
 PLUGINS = frozenset(
     {
         "claims",
@@ -68,6 +70,10 @@ class Host:
     def nodeagent_provide_stats(self) -> FakeStats:
         return self.stats
 
+    @hookimpl
+    def nodeagent_provide_device_providers(self) -> Sequence[FakeDeviceProvider]:
+        return [FakeDeviceProvider(DEVICE, ("d0", "d1", "d2"))]
+
 
 class Node:
     """The simulated node.
@@ -84,6 +90,7 @@ class Node:
         self.network = Network(loop, self.server, Latency(f"{seed}/api", 0.02, 2.0))
         self.runtime_latency = Latency(f"{seed}/cri", 0.01, 5.0)
         self.host = Host()
+        self.disk = SimulatedDisk(seed, directory / "root")
         self.directory = directory
         self.manifests = directory / "manifests"
         self.agent: Agent | None = None

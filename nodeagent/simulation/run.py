@@ -54,7 +54,7 @@ def simulate(seed: object, steps: Sequence[Step], hours: int, plugins: Mapping[s
             node = Node(seed, loop, directory, plugins or {})
             invariants = Invariants(node)
             actions = Actions(node, invariants)
-            with isolated(seed, loop, node.clock, node.channel):
+            with isolated(seed, loop, node.clock, node.channel), node.disk.mounted():
                 try:
                     loop.run_until_complete(_run(node, actions, invariants, steps, hours))
                 except (BusyLoop, Deadlock) as error:
@@ -110,4 +110,5 @@ async def _sleep_until(node: Node, invariants: Invariants, due: float) -> bool:
     """Wait until *due*; return false if there is a violation."""
     while not invariants.violation and node.loop.time() < due:
         await asyncio.sleep(min(5.0, due - node.loop.time()))
+        invariants.verify_mounts()
     return not invariants.violation

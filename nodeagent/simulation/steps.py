@@ -78,6 +78,7 @@ def _create(chance: random.Random) -> dict[str, Any]:
         "volume": chance.random() < 0.5,
         "probe": chance.random() < 0.2,
         "hook": chance.random() < 0.2,
+        "device": chance.random() < 0.4,
     }
 
 
@@ -159,7 +160,7 @@ _KINDS: dict[str, tuple[float, Callable[[random.Random], dict[str, Any]]]] = {
     "exit_container": (3, _pick),
     "stop_agent": (0.5, _crash),
     "crash_agent": (3, _crash),
-    "lose_power": (0.4, _crash),
+    "lose_power": (0.6, _crash),
     "end_sandbox": (0.7, _pick),
     "stop_api": (1, _seconds),
     "silence_api": (1, _seconds),
@@ -175,6 +176,7 @@ _KINDS: dict[str, tuple[float, Callable[[random.Random], dict[str, Any]]]] = {
     "fail_runtime": (1, _fail),
     "slow_runtime": (0.7, _slow),
     "lose_network": (0.4, _seconds),
+    "fill_disk": (0.7, _seconds),
     "jump_clock": (0.4, _jump),
 }
 """Weight and arguments by kind."""
