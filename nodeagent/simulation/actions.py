@@ -41,7 +41,7 @@ class Actions:
         node.runtime.failing.clear()
         node.runtime.network_ready = True
         node.runtime_latency.factor = 1.0
-        node.disk.full = False
+        node.disk.full = node.unruly.raises = node.unruly.hangs = False
         node.loop.crash_at = None
         node.trace.add("calm")
 
@@ -229,6 +229,11 @@ class Actions:
         disk = self._node.disk
         disk.full = True
         self._after(seconds, lambda: setattr(disk, "full", False))
+
+    def disturb_plugin(self, hangs: bool, seconds: float) -> None:
+        name, plugin = "hangs" if hangs else "raises", self._node.unruly
+        setattr(plugin, name, True)
+        self._after(seconds, lambda: setattr(plugin, name, False))
 
     def jump_clock(self, seconds: float) -> None:
         self._node.clock.offset_seconds += seconds

@@ -154,6 +154,10 @@ class Invariants(Observer, Receiver):
         if change.type == "DELETED" and not mirror and uid not in self.forced:
             running = [c.id for c in self._node.runtime.running() if c.sandbox.uid == uid]
             self._verify(not running, f"pod {uid} is deleted while its containers {running} run")
+        if change.before is not None and change.before["spec"] != spec:
+            # The agent may stop a container because of the change at the time at which it exits on its own.
+            for key in [key for key in self._outcomes if key[0] == uid]:
+                del self._outcomes[key]
         if not mirror:
             self._verify_status(uid, status)
 

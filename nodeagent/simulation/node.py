@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.metadata
 import logging
 from collections.abc import Mapping, Sequence
@@ -75,6 +76,51 @@ class Host:
         return [FakeDeviceProvider(DEVICE, ("d0", "d1", "d2"))]
 
 
+class Unruly:
+    """Third-party plugin whose hooks raise errors or hang while a fault lasts."""
+
+    def __init__(self) -> None:
+        self.raises = self.hangs = False
+
+    @hookimpl
+    async def nodeagent_admit_pod(self) -> None:
+        await self._misbehave()
+
+    @hookimpl
+    async def nodeagent_permit_pod(self) -> None:
+        await self._misbehave()
+
+    @hookimpl
+    async def nodeagent_pod_status_changed(self) -> None:
+        await self._misbehave()
+
+    @hookimpl
+    async def nodeagent_pod_terminated(self) -> None:
+        await self._misbehave()
+
+    @hookimpl
+    async def nodeagent_mutate_container(self) -> None:
+        await self._misbehave()
+
+    @hookimpl
+    async def nodeagent_container_started(self) -> None:
+        await self._misbehave()
+
+    @hookimpl
+    async def nodeagent_container_stopped(self) -> None:
+        await self._misbehave()
+
+    @hookimpl
+    async def nodeagent_report_node(self) -> None:
+        await self._misbehave()
+
+    async def _misbehave(self) -> None:
+        if self.raises:
+            raise ValueError("injected failure")
+        while self.hangs:
+            await asyncio.sleep(3600)
+
+
 class Node:
     """The simulated node.
 
@@ -89,7 +135,7 @@ class Node:
         self.server = SimulatedApiServer(seed, self.clock, self.trace)
         self.network = Network(loop, self.server, Latency(f"{seed}/api", 0.02, 2.0))
         self.runtime_latency = Latency(f"{seed}/cri", 0.01, 5.0)
-        self.host = Host()
+        self.host, self.unruly = Host(), Unruly()
         self.disk = SimulatedDisk(seed, directory / "root")
         self.directory = directory
         self.manifests = directory / "manifests"
@@ -134,6 +180,7 @@ class Node:
             plugins = PluginManager()
             plugins.load_entry_points(_installed() - PLUGINS - set(self._plugins))
             plugins.register(self.host, name="host", origin="nodeagent.simulation")
+            plugins.register(self.unruly, name="unruly", origin="simulated")
             for name, plugin in self._plugins.items():
                 plugins.register(plugin, name=name, origin="simulated")
             self.agent = agent = Agent(

@@ -126,6 +126,10 @@ def _slow(chance: random.Random) -> dict[str, Any]:
     return {"factor": chance.choice((10, 100, 1000)), **_seconds(chance)}
 
 
+def _disturb(chance: random.Random) -> dict[str, Any]:
+    return {"hangs": chance.random() < 0.3, **_seconds(chance)}
+
+
 def _jump(chance: random.Random) -> dict[str, Any]:
     return {"seconds": chance.choice((-3600, -60, -1, 1, 60, 3600))}
 
@@ -177,6 +181,7 @@ _KINDS: dict[str, tuple[float, Callable[[random.Random], dict[str, Any]]]] = {
     "slow_runtime": (0.7, _slow),
     "lose_network": (0.4, _seconds),
     "fill_disk": (0.7, _seconds),
+    "disturb_plugin": (0.7, _disturb),
     "jump_clock": (0.4, _jump),
 }
 """Weight and arguments by kind."""

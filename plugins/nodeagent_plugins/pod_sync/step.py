@@ -24,6 +24,8 @@ class PodSyncState(MutableStruct):
     stops: StopState = field(default_factory=StopState)
     sandbox_configs: dict[str, SandboxConfig] = field(default_factory=dict)
     stopped_sandboxes: set[str] = field(default_factory=set)
+    stopping_since: float | None = None
+    """Time of the first failed attempt to stop the containers of the pod."""
     definitions: Definitions = field(default_factory=Definitions)
     failed_discards: dict[str, float] = field(default_factory=dict)
     """Time of the first failed removal of a container that was never started, by container ID."""

@@ -48,7 +48,7 @@ from nodeagent_plugins.pod_sync.resizing import ContainerResizer
 from nodeagent_plugins.pod_sync.sandbox import make_sandbox_config
 from nodeagent_plugins.pod_sync.starting import ContainerStarter, host_ips
 from nodeagent_plugins.pod_sync.step import PodSyncState, Step
-from nodeagent_plugins.pod_sync.stopping import ContainerStopper, HookCaller, plan_stop
+from nodeagent_plugins.pod_sync.stopping import ContainerStopper, HookCaller, Stop, plan_stop
 from nodeagent_plugins.pod_sync.subordinate_ids import IdRange
 from nodeagent_plugins.pod_sync.subpaths import BindMount
 from nodeagent_plugins.pod_sync.user_namespaces import GATE, PodUserNamespaces, check_user_namespaces, id_pool
@@ -244,13 +244,21 @@ class BundledPodSyncer:
         step.retry_in(0)
 
     async def _stop_pod(self, step: Step, grace_seconds: int | None) -> None:
-        """Stop all containers, then all sandboxes; failures are recorded in *step*."""
+        """Stop all containers, then all sandboxes; failures are recorded in *step*.
+
+        The stop of a sandbox kills its containers. If a container could not be stopped, its sandbox is retained until
+        the grace period has passed since the first attempt.
+        """
         pod, observed, memory = step.pod, step.observed, step.memory
         alive = [c for c in observed.containers if c.state in (ContainerState.RUNNING, ContainerState.UNKNOWN)]
         stops = [plan_stop(pod, status, override_seconds=grace_seconds) for status in alive]
         step.touched.update(status.id for status in alive)
         errors = await self._stopper.stop_all(pod, stops, memory.stops, _first_ip(observed)) if stops else []
-        sandboxes = [s.id for s in observed.sandboxes if s.ready or s.id not in memory.stopped_sandboxes]
+        if errors and not self._grace_has_passed(memory, stops):
+            sandboxes = []
+        else:
+            memory.stopping_since = None
+            sandboxes = [s.id for s in observed.sandboxes if s.ready or s.id not in memory.stopped_sandboxes]
         step.touched.update(sandboxes)
         results = await asyncio.gather(*map(self._context.runtime.stop_sandbox, sandboxes), return_exceptions=True)
         for sandbox_id, result in zip(sandboxes, results, strict=True):
@@ -265,6 +273,13 @@ class BundledPodSyncer:
         if errors:
             note = f"error killing pod: {'; '.join(str(error) for error in errors)}"
             self._context.recorder.record(pod.reference(), EventType.WARNING, "FailedKillPod", note)
+
+    def _grace_has_passed(self, memory: PodSyncState, stops: Sequence[Stop]) -> bool:
+        """Return whether the longest grace period of *stops* has passed since the first failed attempt."""
+        now = self._context.clock.now()
+        if memory.stopping_since is None:
+            memory.stopping_since = now
+        return now - memory.stopping_since >= max(stop.grace_seconds for stop in stops)
 
     async def _prepare_node(self, step: Step, *, new: bool) -> None:
         """Create the pod's cgroup, and for a new sandbox its directories."""

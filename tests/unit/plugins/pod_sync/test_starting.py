@@ -322,6 +322,20 @@ async def test_failed_stop_is_reported(bench):
 
     assert str(outcome.error) == "stuck"
     assert bench.notes("FailedKillPod") == ["error killing pod: stuck"]
+
+
+async def test_failed_stop_retains_the_sandbox_for_the_grace_period(bench, clock):
+    pod = make_pod()
+    await bench.sync(pod)
+    bench.runtime.fail("stop_container", RuntimeFailure("stuck"), times=None)
+
+    await bench.terminate(pod, 10)
+    await clock.advance(9)
+    await bench.terminate(pod, 10)
+    assert "stop_sandbox" not in bench.calls, "it would kill the container"
+
+    await clock.advance(1)
+    await bench.terminate(pod, 10)
     assert "stop_sandbox" in bench.calls
 
 

@@ -148,7 +148,6 @@ async def test_repeated_stop_runs_no_hook_and_records_no_event(bench):
     pod = make_pod(containers=[make_container("main", lifecycle=HOOK)])
     await bench.sync(pod)
     bench.runtime.fail("stop_container", RuntimeUnavailable("busy"))
-    bench.runtime.fail("stop_sandbox", RuntimeUnavailable("busy"))
     assert (await bench.terminate(pod)).error is not None
 
     outcome = await bench.terminate(pod)
