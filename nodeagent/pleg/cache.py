@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from nodeagent.base.aio import Clock
 from nodeagent.contracts.runtime import (
@@ -28,9 +28,23 @@ class PodCache:
     def __init__(self, runtime: Callable[[], ContainerRuntime], clock: Clock) -> None:
         self._runtime, self._clock = runtime, clock
         self._pods: dict[str, RuntimePod] = {}
+        self._unread: set[str] = set()
+        """UIDs of listed pods whose status could not be read."""
 
     def get(self, uid: str) -> RuntimePod | None:
         return self._pods.get(uid)
+
+    def is_known(self, uid: str) -> bool:
+        return uid not in self._unread
+
+    def listed(self, uids: Collection[str]) -> None:
+        """Record that only these pods exist in the runtime."""
+        self._unread.intersection_update(uids)
+
+    def failed(self, uid: str) -> None:
+        """Record that the status of a listed pod could not be read; a status that was read earlier remains valid."""
+        if uid not in self._pods:
+            self._unread.add(uid)
 
     def pods(self) -> Iterable[RuntimePod]:
         """Return all pods that exist in the runtime."""
@@ -38,6 +52,7 @@ class PodCache:
 
     def put(self, pod: RuntimePod) -> None:
         """Store a pod status; a pod without sandboxes and containers is removed."""
+        self._unread.discard(pod.uid)
         if pod.sandboxes or pod.containers:
             self._pods[pod.uid] = pod
         else:
@@ -46,6 +61,7 @@ class PodCache:
     def forget(self, uid: str) -> None:
         """Drop a pod that was removed from the runtime; a concurrent relist that has listed it queries it again."""
         self._pods.pop(uid, None)
+        self._unread.discard(uid)
 
     async def refresh(
         self, uid: str, touched: frozenset[str] | None = None, created: SandboxStatus | None = None

@@ -170,6 +170,7 @@ class GenericPleg:
         if not self._differs(sandboxes, containers):
             return True
         self._last_listing = (sandboxes, containers)
+        self._cache.listed({sandbox.uid for sandbox in sandboxes})
         known = {pod.uid: pod for pod in self._cache.pods() if pod.observed_at <= started}
         late = {pod.uid for pod in self._cache.pods()} - known.keys()
         changes = {uid: ids for uid, ids in changed_pods(known, sandboxes, containers).items() if uid not in late}
@@ -187,6 +188,7 @@ class GenericPleg:
                 with POD_RELIST_DURATION.time(self._clock.now):
                     pod = await self._cache.observe(uid, ids.sandbox_ids, ids.container_ids, changed, started)
             except RuntimeFailure:
+                self._cache.failed(uid)
                 return False
         if pod is not None:
             log_events(pod, changed)

@@ -17,6 +17,10 @@ class PodObserver(Protocol):
         """Return the last observed status, or ``None`` if the pod does not exist in the runtime."""
         ...
 
+    def is_known(self, uid: str) -> bool:
+        """Return false if the pod exists in the runtime, but its status could not be read yet."""
+        ...
+
     def pods(self) -> Iterable[RuntimePod]:
         """Return all pods that exist in the runtime."""
         ...

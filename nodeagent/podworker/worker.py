@@ -250,7 +250,9 @@ class PodWorker:
 
     async def _sync(self) -> None:
         components, pod = self._components, self.pod
-        observed = components.observer.get(pod.uid)
+        observer = components.observer
+        # A pod whose status is unknown must not be started again.
+        observed = observer.get(pod.uid) if observer.is_known(pod.uid) else await observer.refresh(pod.uid)
         components.allocations.review(pod, observed)
         status = components.status.update(pod, observed, waiting=self._waiting, blocked=self._blocked)
         self._start.observe(pod, status)
@@ -406,7 +408,8 @@ class PodWorker:
     async def _observe(self) -> RuntimePod | None:
         """Return the status of the pod with all its containers, from the cache if that is certain to have them."""
         observer = self._components.observer
-        return await observer.refresh(self.pod.uid) if self._may_have_more else observer.get(self.pod.uid)
+        certain = not self._may_have_more and observer.is_known(self.pod.uid)
+        return observer.get(self.pod.uid) if certain else await observer.refresh(self.pod.uid)
 
     def _due_in(self, seconds: float) -> None:
         self._due = self._components.clock.now() + seconds

@@ -248,3 +248,20 @@ async def test_clock_set_back_does_not_change_the_latest_container(clock):
 
     assert observed.newest("main").id == latest
     assert [sandbox.attempt for sandbox in observed.sandboxes] == [1, 0]
+
+
+async def test_pod_whose_status_cannot_be_read_is_unknown_not_absent(clock):
+    runtime = FakeRuntime(clock)
+    pod = make_pod("web")
+    runtime.start("main", pod)
+    pleg, cache, _, _ = build(runtime, clock)
+    runtime.fail("sandbox_status", RuntimeUnavailable("busy"))
+
+    await pleg.relist()
+    assert cache.get(pod.uid) is None
+    assert not cache.is_known(pod.uid)
+
+    await clock.advance(1)
+    await pleg.relist()
+    assert cache.get(pod.uid).alive
+    assert cache.is_known(pod.uid)
