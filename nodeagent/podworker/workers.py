@@ -255,8 +255,13 @@ class PodWorkers:
             note = f"{rejection.message} (plugin {plugin})" if plugin else rejection.message
             components.recorder.record(pod.reference(), EventType.WARNING, rejection.reason, note)
             count_rejection(rejection.reason)
-            self._rejected[pod.uid] = pod
             message = f"Pod was rejected: {rejection.message}"
+            observer = components.observer
+            if observer.get(pod.uid) is not None or not observer.is_known(pod.uid):
+                # It was admitted before a restart of the agent: its containers must be stopped.
+                self._start(pod).terminate(Termination(KillReason.FINISHED, message, rejection.reason))
+                return
+            self._rejected[pod.uid] = pod
             components.status.update(pod, None, ended=True, failed=(rejection.reason, message))
             self._finish_rejected(pod)
             return

@@ -155,9 +155,7 @@ class Invariants(Observer, Receiver):
             running = [c.id for c in self._node.runtime.running() if c.sandbox.uid == uid]
             self._verify(not running, f"pod {uid} is deleted while its containers {running} run")
         if change.before is not None and change.before["spec"] != spec:
-            # The agent may stop a container because of the change at the time at which it exits on its own.
-            for key in [key for key in self._outcomes if key[0] == uid]:
-                del self._outcomes[key]
+            self._policies[uid] = "Always"  # A container that is stopped because of the change can exit on its own.
         if not mirror:
             self._verify_status(uid, status)
 

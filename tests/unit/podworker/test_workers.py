@@ -575,6 +575,31 @@ async def test_hook_admit_pod(clock):
         assert [d.plugin for d in harness.plugins.decisions] == ["plugin0"]
 
 
+async def test_rejected_pod_that_runs_since_before_a_restart_is_stopped(clock):
+    async with living(Harness(clock, Refuser())) as harness:
+        bad = make_pod("bad")
+        harness.runtime.start("main", bad)
+        await harness.cache.refresh(bad.uid)
+
+        await harness.publish(bad)
+
+        assert harness.runtime.running() == []
+        status = harness.workers.status(bad.uid)
+        assert (status.phase, status.reason) == ("Failed", "NotHere")
+
+
+async def test_pod_of_unknown_status_is_read_before_its_sync(clock):
+    async with living(Harness(clock)) as harness:
+        pod = make_pod("web")
+        container = harness.runtime.start("main", pod)
+        harness.cache.failed(pod.uid)
+
+        await harness.publish(pod)
+
+        assert [each.id for each in harness.cache.get(pod.uid).containers] == [container]
+        assert harness.runtime.running() == ["web/main"]
+
+
 async def test_failing_admission_plugin_rejects_the_pod(clock):
     rejections = ADMISSION_REJECTIONS.value("UnexpectedAdmissionError")
     async with living(Harness(clock, Refuser(error=OSError("boom")))) as harness:
