@@ -45,6 +45,8 @@ class DesiredMount(MutableStruct):
     """SELinux label that the pod needs, also if the volume is not mounted with it but relabeled by the runtime."""
     requested: bool = True
     """True if a pod sync has requested a mount, or a refresh, that has not started."""
+    has_parent: bool = False
+    """True if the parent of *directory* was created; until then an event of another pod must not start the mount."""
     read_at: float = 0.0
     """Monotonic time at which the PersistentVolume was read."""
     claim_read_at: float = 0.0
@@ -108,6 +110,8 @@ class NodeVolume(MutableStruct):
     def needs_mount(self, pod_uid: str) -> bool:
         """Return whether the volume has to be mounted, or mounted again, for a pod that needs it."""
         desired, mount = self.desired[pod_uid], self.mounts.get(pod_uid)
+        if not desired.has_parent:
+            return False
         if self.paced:
             return desired.requested
         return mount is None or mount.state is MountState.UNCERTAIN or desired.requested

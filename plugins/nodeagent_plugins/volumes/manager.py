@@ -129,6 +129,7 @@ class Manager:
         if not self._startup.done:
             await self._startup.find()
         pod_dir = self._context.pod_dir(pod_uid)
+        used = [v for v in self._reconciler.volumes.values() if pod_uid in v.desired or pod_uid in v.mounts]
         self._populator.remove(pod_uid)
         try:
             await in_thread(self._release_subpaths, pod_dir / "volume-subpaths")
@@ -153,7 +154,8 @@ class Manager:
             raise VolumeError(f"mounted volumes=[{' '.join(names)}]: {problem}")
         await self._remove_directories(pod_uid, pod_dir)
         self._parents.pop(pod_uid, None)
-        self._reconciler.step_all()  # Volumes that no pod uses any longer are unstaged.
+        for volume in used:
+            self._reconciler.step(volume)  # A volume that no pod uses any longer is unstaged.
 
     def pods_with_volumes(self) -> Sequence[str]:
         """Return the UIDs of all pods with volume directories on disk."""
@@ -273,6 +275,9 @@ class Manager:
             except OSError as error:
                 raise VolumeError(f"failed to create volume directories of pod {uid}: {error_text(error)}") from error
             self._parents.setdefault(uid, set()).update(missing)
+        for volume in pod_volumes.volumes.values():
+            if (desired := volume.desired.get(uid)) is not None:
+                desired.has_parent = True
 
     def _release_subpaths(self, directory: Path) -> None:
         """Unmount sub-paths and remove their empty directories. Blocking.

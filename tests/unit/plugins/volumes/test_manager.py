@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from nodeagent.errors import VolumeError
 from nodeagent.model.pod import Pod, Volume
 from nodeagent.testing import FakeObjects, FakeRecorder, make_pod
 from nodeagent_plugins import volumes
+from nodeagent_plugins.volumes import manager as manager_module
 from nodeagent_plugins.volumes.manager import Manager
 from nodeagent_plugins.volumes.metrics import MOUNT, UNMOUNT, VOLUMES
 
@@ -286,3 +288,28 @@ async def test_third_party_kind_is_used_before_those_of_persistent_volumes(
         await manager.release(pod.uid)
     await manager.release(pod.uid)
     assert kind.calls[4:] == ["teardown"] * 2 and manager.pods_with_volumes() == []
+
+
+async def test_release_of_another_pod_does_not_start_a_mount_too_early(
+    manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = (
+        pod_with({"name": "scratch", "emptyDir": {}}, {"name": "me", "downwardAPI": {"items": []}}, name=n)
+        for n in "ab"
+    )
+    await manager.prepare(old)
+    creating, released, make_all = threading.Event(), threading.Event(), manager_module._make_all
+
+    def make_later(directories: set[Path]) -> None:
+        creating.set()
+        assert released.wait(30)
+        make_all(directories)
+
+    monkeypatch.setattr(manager_module, "_make_all", make_later)
+    preparing = asyncio.create_task(manager.prepare(new))
+    assert await asyncio.to_thread(creating.wait, 30)
+
+    await manager.release(old.uid)
+    released.set()
+
+    assert list(await preparing) == ["scratch", "me"]
