@@ -35,7 +35,8 @@ DURATIONS = Histogram(
     bounds=(0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0),
     prefixed=False,
 )
-_CONNECTIONS = 100
+_REQUESTS = 100
+"""Maximum number of concurrent requests. It excludes streams: a node watches each ConfigMap and Secret of its pods."""
 _KEEP_ALIVE_SECONDS = 90.0
 _CONNECT_SECONDS = 10.0
 _PIECE_BYTES = 64 * 1024
@@ -56,11 +57,12 @@ class HttpTransport:
         self._session: aiohttp.ClientSession | None = None
         self._session_context: ssl.SSLContext | None = None
         self._previous: list[tuple[float, aiohttp.ClientSession]] = []
+        self._slots = asyncio.Semaphore(_REQUESTS)
         self._clock, self.host = clock, kubeconfig.server.partition("://")[2].partition("/")[0]
 
     async def request(self, request: Request, deadline_seconds: float) -> Response:
         with tracing.span(f"HTTP {request.method}", lambda: self._attributes(request), kind="client"):
-            async with asyncio.timeout(deadline_seconds), self._send(request) as response:
+            async with asyncio.timeout(deadline_seconds), self._slots, self._send(request) as response:
                 return await _read_response(response)
 
     @asynccontextmanager
@@ -149,7 +151,7 @@ class HttpTransport:
             import aiohttp
 
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=_CONNECTIONS, keepalive_timeout=_KEEP_ALIVE_SECONDS),
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_SECONDS),
                 timeout=aiohttp.ClientTimeout(sock_connect=_CONNECT_SECONDS),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=True,

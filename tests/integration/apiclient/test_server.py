@@ -254,3 +254,28 @@ async def test_requests_are_counted_by_code_method_and_host(client: Client, serv
 
     assert [REQUESTS.value(code, "GET", host) for code in ("200", "404")] == [before[0] + 1, before[1] + 1]
     assert DURATIONS.count("GET", host) >= 2
+
+
+async def test_requests_are_sent_beside_many_watches(server: ApiServer) -> None:
+    config = make_config(platform_api_qps=1000, platform_api_burst=1000)
+    client = connect(Path(server.facts["kubeconfig"]), config, SystemClock())
+    opened = asyncio.Semaphore(0)
+
+    async def watch() -> None:
+        async with aclosing(client.watch(CONFIG_MAPS, "default", into=dict, resource_version="0")) as events:
+            async for _ in events:
+                opened.release()
+
+    watches = [asyncio.create_task(watch()) for _ in range(120)]
+    try:
+        async with asyncio.timeout(60):
+            for _ in watches:
+                await opened.acquire()
+            created = await client.create(CONFIG_MAPS, {"metadata": {"name": unique("many")}}, "default")
+    finally:
+        for task in watches:
+            task.cancel()
+        await asyncio.gather(*watches, return_exceptions=True)
+        await client.close()
+
+    assert created["metadata"]["uid"]
