@@ -13,8 +13,10 @@ from benchmarks import (
     api_pods,
     api_server,
     claims,
+    density,
     devices,
     eviction,
+    fleet,
     host,
     latency,
     one_pod,
@@ -39,6 +41,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "one_pod": one_pod,
     "latency": latency,
     "claims": claims,
+    "density": density,
     "devices": devices,
     "start_up": start_up,
     "eviction": eviction,
@@ -49,6 +52,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "plugin_failures": plugin_failures,
     "api_server": api_server,
     "watchers": watchers,
+    "fleet": fleet,
 }
 RECORDED_RUNS = 3
 COMPARED = frozenset(["static_pods", "api_pods", "one_pod", "api_server", "watchers"])
