@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -116,15 +117,25 @@ def parse(arguments: Sequence[str]) -> Options:
     :raises OptionsError: options, values or their combinations are invalid; contains all errors.
     """
     problems: list[str] = []
-    parser = Parser(problems)
-    for module in _GROUPS:
-        module.declare(parser.group(module.TITLE))
+    parser = _parser(problems)
     given = parser.parse(arguments)
     options = Options(**{item.name: given[item.name] for item in fields(Options) if item.name in given})
     problems += check(options)
     if problems:
         raise OptionsError(problems)
     return options
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line, for documentation."""
+    return _parser([]).arguments
+
+
+def _parser(problems: list[str]) -> Parser:
+    parser = Parser(problems)
+    for module in _GROUPS:
+        module.declare(parser.group(module.TITLE))
+    return parser
 
 
 def check(options: Options) -> list[str]:

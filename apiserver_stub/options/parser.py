@@ -49,6 +49,10 @@ class Parser:
         self._parser.problems = problems
         self._parser.add_argument("--version", nargs="?", action=_Version, metavar="raw", help=_VERSION_HELP)
 
+    @property
+    def arguments(self) -> argparse.ArgumentParser:
+        return self._parser
+
     def group(self, title: str) -> Group:
         return Group(self._parser.add_argument_group(title))
 

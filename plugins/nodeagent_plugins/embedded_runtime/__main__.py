@@ -10,14 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nodeagent import __version__
 from nodeagent_plugins.embedded_runtime import hairpin
 
 if TYPE_CHECKING:
     from nodeagent_plugins.embedded_runtime.daemon import Daemon
 
 
-def main() -> int:
-    """Run the runtime until SIGTERM; exit with 2 if it cannot start."""
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="nodeagent-runtime", description=__doc__)
     parser.add_argument("--root", type=Path, help="where images, containers and their state live")
     parser.add_argument("--listen", required=True, help="unix:///path of the socket to serve CRI on")
@@ -53,6 +54,13 @@ def main() -> int:
         metavar="ARCHIVE",
         help="import the images of an OCI or docker archive into the runtime at the endpoint, and print their names",
     )
+    parser.add_argument("--version", action="version", version=f"nodeagent-runtime {__version__}")
+    return parser
+
+
+def main() -> int:
+    """Run the runtime until SIGTERM; exit with 2 if it cannot start."""
+    parser = build_parser()
     given = parser.parse_args()
     if not given.listen.startswith("unix:///"):
         parser.error("--listen must be a Unix socket, unix:///path")
