@@ -128,12 +128,12 @@ class Invariants(Observer, Receiver):
             return
         self._verify(cause != "removed", f"container {name} of pod {uid} is removed while it runs")
         grace = self._grace(uid)
-        since = container.signaled_at
+        since = container.requested_at
         lasted = 0.0 if since is None else self._node.loop.time() - since
         hook = bool(self._hooks(uid))
         self._verify(
             lasted >= grace - 0.01 or hook or uid in self.forced,
-            f"container {name} of pod {uid} is killed ({cause}) {lasted:.1f} s after the stop signal, "
+            f"container {name} of pod {uid} is killed ({cause}) {lasted:.1f} s after the stop request, "
             f"its grace period is {grace} s",
         )
 

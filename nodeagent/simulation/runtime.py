@@ -60,6 +60,8 @@ class Container:
     reason: str = ""
     stop_seconds: float | None = 0.0
     signaled_at: float | None = None
+    requested_at: float | None = None
+    """Time of the first request to stop it, even if the request failed."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -120,6 +122,8 @@ class SimulatedRuntime:
 
     async def handle(self, name: str, request: Any) -> bytes | RuntimeProblem:
         """Execute a call; never raises."""
+        if name == "StopContainer" and (container := self.containers.get(request.container_id)) is not None:
+            container.requested_at = container.requested_at or self._clock.now()
         try:
             while self.hanging & {name, "*"}:
                 await self._released.wait()

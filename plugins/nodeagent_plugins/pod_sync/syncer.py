@@ -253,8 +253,9 @@ class BundledPodSyncer:
         alive = [c for c in observed.containers if c.state in (ContainerState.RUNNING, ContainerState.UNKNOWN)]
         stops = [plan_stop(pod, status, override_seconds=grace_seconds) for status in alive]
         step.touched.update(status.id for status in alive)
+        started = self._context.clock.now()
         errors = await self._stopper.stop_all(pod, stops, memory.stops, _first_ip(observed)) if stops else []
-        if errors and not self._grace_has_passed(memory, stops):
+        if errors and not self._grace_has_passed(memory, stops, errors, started):
             sandboxes = []
         else:
             memory.stopping_since = None
@@ -274,12 +275,18 @@ class BundledPodSyncer:
             note = f"error killing pod: {'; '.join(str(error) for error in errors)}"
             self._context.recorder.record(pod.reference(), EventType.WARNING, "FailedKillPod", note)
 
-    def _grace_has_passed(self, memory: PodSyncState, stops: Sequence[Stop]) -> bool:
-        """Return whether the longest grace period of *stops* has passed since the first failed attempt."""
-        now = self._context.clock.now()
-        if memory.stopping_since is None:
-            memory.stopping_since = now
-        return now - memory.stopping_since >= max(stop.grace_seconds for stop in stops)
+    def _grace_has_passed(
+        self, memory: PodSyncState, stops: Sequence[Stop], errors: Sequence[NodeAgentError], started: float
+    ) -> bool:
+        """Return whether the longest grace period of *stops* has passed since the first attempt that failed.
+
+        An attempt that did not reach the runtime does not count.
+        """
+        now, grace = self._context.clock.now(), max(stop.grace_seconds for stop in stops)
+        reached = now - started >= grace or not all(isinstance(error, RuntimeUnavailable) for error in errors)
+        if memory.stopping_since is None and reached:
+            memory.stopping_since = started
+        return memory.stopping_since is not None and now - memory.stopping_since >= grace
 
     async def _prepare_node(self, step: Step, *, new: bool) -> None:
         """Create the pod's cgroup, and for a new sandbox its directories."""

@@ -20,7 +20,7 @@ from nodeagent.contracts.runtime import (
     RuntimeHandler,
     UserNamespace,
 )
-from nodeagent.errors import ApiUnavailable, NodeAgentError, PluginError, RuntimeFailure
+from nodeagent.errors import ApiUnavailable, NodeAgentError, PluginError, RuntimeFailure, RuntimeUnavailable
 from nodeagent.testing import FakeApi, make_config, make_container, make_pod
 
 NODE = {"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.5"}], "allocatable": {"cpu": "3"}}}
@@ -337,6 +337,18 @@ async def test_failed_stop_retains_the_sandbox_for_the_grace_period(bench, clock
     await clock.advance(1)
     await bench.terminate(pod, 10)
     assert "stop_sandbox" in bench.calls
+
+
+async def test_unreachable_runtime_does_not_use_up_the_grace_period(bench, clock):
+    pod = make_pod()
+    await bench.sync(pod)
+    bench.runtime.fail("stop_container", RuntimeUnavailable("down"), times=None)
+
+    await bench.terminate(pod, 10)
+    await clock.advance(60)
+    await bench.terminate(pod, 10)
+
+    assert "stop_sandbox" not in bench.calls
 
 
 async def test_removed_pod_needs_one_call_per_sandbox(bench):
