@@ -129,6 +129,13 @@ def test_configuration_files_of_packages_have_the_modes_of_the_benchmark(built):
     ]
 
 
+def test_control_archive_has_only_files_that_dpkg_reads(built):
+    assert set(archive(built[0], "control.tar.xz").getnames()) == {
+        ".",
+        *(f"./{name}" for name in ("control", "md5sums", "conffiles", "postinst", "prerm", "postrm")),
+    }
+
+
 def test_maintainer_scripts_are_valid_shell():
     scripts = [path for path in (ROOT / "tools/dist/scripts").iterdir() if path.suffix != ".lintian-overrides"]
 
