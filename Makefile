@@ -81,7 +81,7 @@ bench: $(DEV_READY) ## Run the benchmarks on this host
 	$(BIN)/python -m benchmarks $(ARGS)
 
 dist: $(DEV_READY) ## Build wheel, Debian packages, executable, image, SBOM and checksums in dist/; ARGS="python deb" selects
-	@$(BIN)/python -m tools.dist $(ARGS)
+	@$(BIN)/python -m tools.artifacts $(ARGS)
 
 install: ## Install commands, systemd units and an initial configuration, as root; KUBELET=1 as a kubelet for kubeadm; variables: see tools/install
 	tools/install

@@ -1,4 +1,4 @@
-"""Tests for ``tools/dist``: deterministic archives, content of packages, man pages and shell completions."""
+"""Tests for ``tools/artifacts``: deterministic archives, content of packages, man pages and shell completions."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ import pytest
 ROOT = Path(__file__).parents[3]
 sys.path.append(str(ROOT))
 
-from tools.dist import completions, deb, environment, executable, manpages, packages, parsers, project, sbom  # noqa: E402
-from tools.dist.wheels import Wheel  # noqa: E402
+from tools.artifacts import completions, deb, environment, executable, manpages, packages, parsers, project, sbom  # noqa: E402
+from tools.artifacts.wheels import Wheel  # noqa: E402
 
 TIME = 1_700_000_000
 VERSION = "0.2.0"
@@ -137,7 +137,7 @@ def test_control_archive_has_only_files_that_dpkg_reads(built):
 
 
 def test_maintainer_scripts_are_valid_shell():
-    scripts = [path for path in (ROOT / "tools/dist/scripts").iterdir() if path.suffix != ".lintian-overrides"]
+    scripts = [path for path in (ROOT / "tools/artifacts/scripts").iterdir() if path.suffix != ".lintian-overrides"]
 
     assert len(scripts) == 12
     for script in scripts:
