@@ -13,6 +13,7 @@ from tests.mutants.runs import Result, UnitTests, detect_by_integration_tests
 from tests.mutants.sites import ROOT, Mutant, sample
 
 LOGS = ROOT / "build" / "mutants"
+SANITY_TEST = Path("tests/unit/tools/test_mutants.py")
 TESTS_AT_ONCE = 12
 """Test modules of the first run; most mutants are detected by them, without those that also execute the line."""
 
@@ -30,6 +31,8 @@ def main() -> int:
 
 def _test(chosen: Sequence[Mutant], *, integration: bool) -> list[Result]:
     unit, covered, results = UnitTests(), coverage_map.CoverageMap(), []
+    if unit.detect(None, [str(SANITY_TEST)], LOGS / "unchanged.log"):
+        raise SystemExit(f"tests fail without a mutant: {LOGS / 'unchanged.log'}")
     for number, mutant in enumerate(chosen):
         log, started = LOGS / f"{mutant.path.replace('/', '.')}-{mutant.index}-{mutant.part}.log", time.monotonic()
         tests = covered.tests(mutant.path, mutant.line)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,17 +22,15 @@ PRELOADED = (
     "aiohttp",
     "cryptography.x509",
     "grpc",
-    "hypothesis",
     "jsonschema",
     "kubernetes",
     "msgspec",
-    "pytest",
     "yaml",
 )
-"""Libraries that most tests import, loaded once before the fork."""
+"""Libraries that most tests import, loaded once before the fork; pytest cannot rewrite its plugins afterwards."""
 UNIT_SECONDS = 180
 INTEGRATION_SECONDS = 900
-_PYTEST = ("-x", "-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:rerunfailures")
+_PYTEST = ("-x", "-q", "--no-header", "-p", "no:cacheprovider")
 
 INTEGRATION: Mapping[str, Sequence[str]] = {
     "apiserver_stub": ["apiserver"],
@@ -96,7 +95,11 @@ class UnitTests:
             pytest = importlib.import_module("pytest")
             with tempfile.TemporaryDirectory(prefix="mutants-") as directory:
                 code = int(pytest.main([*_PYTEST, f"--basetemp={directory}/tests", *tests]))
+        except BaseException:
+            traceback.print_exc()
         finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
             os._exit(code)
 
 
