@@ -53,6 +53,7 @@ from nodeagent.plugin_report import PluginReport
 from nodeagent.plugin_scopes import PluginScopes
 from nodeagent.plugin_settings import PluginConfig
 from nodeagent.pluginmanager import PluginManager
+from nodeagent.pluginmanager.contained_tasks import create_task
 from nodeagent.podworker.desired import ChangeKind, DesiredPods, is_static
 from nodeagent.podworker.explain import Explainer
 from nodeagent.podworker.first_sync import FirstSync
@@ -128,7 +129,7 @@ class Agent:
             plugin_settings=plugin_config.settings,
             release=loaded.release,
         )
-        self._scopes = PluginScopes()
+        self._scopes = PluginScopes(plugins.is_bundled)
         plugins.narrow = self._scopes.narrow
         plugin_events = PluginEvents(plugins, lambda: self.context)
         self._stalls = StallDetector(
@@ -237,6 +238,9 @@ class Agent:
         Containers keep running. An exception in a core loop stops the agent and is raised.
         """
         config, context = self._config, self.context
+        event_loop = asyncio.get_running_loop()
+        previous = event_loop.get_task_factory()
+        event_loop.set_task_factory(create_task)
         _log.info("Started nodeagent", extra={"node": context.node_name, "rootDirectory": str(context.root_dir)})
         await asyncio.to_thread(self._prepare, context.root_dir)
         await asyncio.to_thread(self._allocations.load)
@@ -265,6 +269,7 @@ class Agent:
             return await self._until_stopped()
         finally:
             await self._shut_down()
+            event_loop.set_task_factory(previous)
 
     def stop(self) -> None:
         """Stop :meth:`run`; pods keep running."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from nodeagent.contracts.allocation import PodAllocations
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.context import (
@@ -31,6 +33,7 @@ from nodeagent.contracts.pods import PodDirectory, PodSource
 from nodeagent.contracts.server import Authenticator, Authorizer, Route
 from nodeagent.model.meta import ObjectReference
 from nodeagent.pluginmanager import PluginManager
+from nodeagent.pluginmanager.contained_tasks import contain_handler
 
 
 def provide_runtime(context: ApiContext, plugins: PluginManager) -> ImageContext:
@@ -149,12 +152,20 @@ def provide_access(context: ServerContext, plugins: PluginManager) -> tuple[Sequ
 
 def provide_routes(context: ServerContext, plugins: PluginManager) -> Sequence[Route]:
     """Return the HTTP routes of all plugins."""
-    return _flat(plugins.provide_all("nodeagent_provide_routes", context=context))
+    return _contained(plugins, plugins.provide_all("nodeagent_provide_routes", context=context))
 
 
 def provide_local_queries(context: AgentContext, plugins: PluginManager) -> Sequence[LocalQuery]:
     """Return the local queries of all plugins."""
-    return _flat(plugins.provide_all("nodeagent_provide_local_queries", context=context))
+    return _contained(plugins, plugins.provide_all("nodeagent_provide_local_queries", context=context))
+
+
+def _contained(plugins: PluginManager, results: Sequence[HookResult[Sequence[Any]]]) -> list[Any]:
+    """Return the objects, with contained handlers if they are those of third-party plugins."""
+    return [
+        item if plugins.is_bundled(plugin) else replace(item, handler=contain_handler(plugin, item.handler))
+        for plugin, item in ((result.plugin.partition(".")[0], item) for result in results for item in result.value)
+    ]
 
 
 def _by_precedence(plugins: PluginManager, results: Sequence[HookResult[Sequence[Any]]]) -> list[Any]:

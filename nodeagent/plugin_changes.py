@@ -172,7 +172,9 @@ class PluginChanges:
         package = package_of(entry, entries.values())
         try:
             plugin, modules = await asyncio.to_thread(import_again, entry, package)
-        except (Exception, SystemExit) as error:
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
             raise PluginError(name, f"failed to import {entry.value}: {error!r}") from error
         try:
             await self._validate(name, plugin)

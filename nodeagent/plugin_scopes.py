@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from nodeagent.base.aio import TaskOwner
 from nodeagent.contracts.context import ConfigContext
+from nodeagent.pluginmanager.contained_tasks import PluginTasks
 
 
 class PluginScope:
     """Owner of the tasks and callbacks of one plugin."""
 
-    def __init__(self, plugin: str) -> None:
-        self.tasks = TaskOwner(f"plugin {plugin}")
+    def __init__(self, tasks: TaskOwner) -> None:
+        self.tasks = tasks
         self.cleanup = AsyncExitStack()
 
     async def close(self) -> None:
@@ -24,16 +26,21 @@ class PluginScope:
 
 
 class PluginScopes:
-    """The scopes of all plugins of an agent."""
+    """The scopes of all plugins of an agent.
 
-    def __init__(self) -> None:
+    :param is_bundled: returns whether a plugin is a part of the agent.
+    """
+
+    def __init__(self, is_bundled: Callable[[str], bool]) -> None:
+        self._is_bundled = is_bundled
         self._scopes: dict[str, PluginScope] = {}
 
     def narrow(self, plugin: str, context: ConfigContext) -> ConfigContext:
         """Return *context* with the scope of the plugin; an object that another one has registered shares its scope."""
         scope = self._scopes.get(plugin)
         if scope is None:
-            scope = self._scopes[plugin] = PluginScope(plugin)
+            tasks = TaskOwner(f"plugin {plugin}") if self._is_bundled(plugin) else PluginTasks(plugin)
+            scope = self._scopes[plugin] = PluginScope(tasks)
             context.cleanup.push_async_callback(scope.cleanup.aclose)
         return replace(context, tasks=scope.tasks, cleanup=scope.cleanup)
 

@@ -141,10 +141,10 @@ class HookCalls:
             failure = error
         except expected:
             raise
-        except (EventLoopBlocked, SystemExit, KeyboardInterrupt) as error:
-            failure = aborted(plugin, hook, error)
         except Exception as error:
             failure = failed(plugin, hook, error)
+        except BaseException as error:
+            failure = aborted(plugin, hook, error)
         finally:
             if in_loop:
                 self._running = previous
@@ -221,7 +221,7 @@ def failed(plugin: str, hook: str, error: Exception) -> PluginError:
 def aborted(plugin: str, hook: str, error: BaseException) -> PluginError:
     """Return the failure for a call that was interrupted, or raised an exception that would terminate the agent."""
     cause = error.__cause__ or error
-    text = f"raised {error!r}" if isinstance(error, SystemExit | KeyboardInterrupt) else str(error)
+    text = str(error) if isinstance(error, PluginAborted | EventLoopBlocked) else f"raised {error!r}"
     failure = PluginError(plugin, f"{hook} {text}{error_location(cause)}")
     failure.__cause__ = without_own_frames(cause)
     return failure

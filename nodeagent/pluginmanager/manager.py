@@ -118,7 +118,9 @@ class PluginManager:
         try:
             with self.load_costs.measured(name):
                 return entry.load()
-        except (Exception, SystemExit) as error:  # third-party modules may raise anything
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # third-party modules may raise anything
             raise PluginError(name, f"failed to import {entry.value}: {error!r}") from error
 
     @contextmanager
@@ -407,7 +409,9 @@ class PluginManager:
             raise PluginError(name, f"{error}{error_location(error)}") from error
         except NodeAgentError:
             raise
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise PluginError(name, f"{hook} failed: {error!r}{error_location(error)}") from error
         if problem := validate_result(self.specifications[hook], result):
             raise PluginError(name, f"{hook} {problem}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any
@@ -49,7 +50,9 @@ class MeteredCoroutine:
                 return stop.value
             except EventLoopBlocked as raised:
                 raise PluginAborted(str(raised)) from raised
-            except (SystemExit, KeyboardInterrupt) as raised:
+            except (asyncio.CancelledError, Exception):
+                raise
+            except BaseException as raised:
                 raise PluginAborted(f"raised {raised!r}") from raised
             error = None
             try:

@@ -69,7 +69,9 @@ def declared_hooks(plugin: object, name: str) -> object | None:
         return None
     try:
         declared: object | None = function()
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise PluginError(name, f"{DECLARING_HOOK} failed: {error!r}") from error
     return declared
 

@@ -283,14 +283,14 @@ def test_hook_provide_authorizer(tmp_path):
 def test_hook_provide_routes(tmp_path):
     context, plugins = assemble(tmp_path, providing("nodeagent_provide_routes", [THIRD_PARTY_ROUTE]))
 
-    assert provide_routes(context, plugins) == [BUNDLED_ROUTE, THIRD_PARTY_ROUTE]
+    assert [route.path for route in provide_routes(context, plugins)] == [BUNDLED_ROUTE.path, THIRD_PARTY_ROUTE.path]
 
 
 def test_hook_provide_local_queries(tmp_path):
     query = LocalQuery("third party", NoArguments, handler=_nothing)
     context, plugins = assemble(tmp_path, providing("nodeagent_provide_local_queries", [query]))
 
-    assert provide_local_queries(context, plugins) == [query]
+    assert [each.name for each in provide_local_queries(context, plugins)] == [query.name]
 
 
 def test_hook_configure(tmp_path):
@@ -323,7 +323,7 @@ def test_hook_components_created(tmp_path):
     context, plugins = assemble(tmp_path, ThirdParty())
 
     assert [created.syncer for created in contexts] == [context.syncer]
-    assert provide_routes(context, plugins) == [BUNDLED_ROUTE, THIRD_PARTY_ROUTE]
+    assert [route.path for route in provide_routes(context, plugins)] == [BUNDLED_ROUTE.path, THIRD_PARTY_ROUTE.path]
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,8 @@ class Live:
         monkeypatch.syspath_prepend(str(directory))
         entry = importlib.metadata.EntryPoint("shelf", "live_shelf", "nodeagent")
         monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_: [entry])
-        self.plugins, scopes = PluginManager(), PluginScopes()
+        self.plugins = PluginManager()
+        scopes = PluginScopes(self.plugins.is_bundled)
         self.plugins.narrow = scopes.narrow
         self.volumes, self.loops, self.route_changes = FakeVolumes(), FakeLoops(), 0
         self.context = make_context(directory)

@@ -105,13 +105,14 @@ async def test_error_of_the_contract_does_not_count_as_a_failure():
     assert manager.info("badge").stats["volume_kind.setup"].failures == 0
 
 
-async def test_exception_of_a_plain_method_is_a_failure_of_the_plugin():
+@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError(), BaseException()])
+async def test_exception_of_a_plain_method_is_a_failure_of_the_plugin(error):
     def supports():
-        raise SystemExit(3)
+        raise error
 
     manager, kind = provided(Kind(supports=supports))
 
-    with pytest.raises(PluginError, match=r"plugin badge: volume_kind\.supports raised SystemExit\(3\)"):
+    with pytest.raises(PluginError, match=rf"plugin badge: volume_kind\.supports raised {type(error).__name__}\("):
         kind.supports(None)
     assert manager.calls.failing == [("badge", "volume_kind.supports")]
 

@@ -80,14 +80,19 @@ async def test_late_result_is_discarded(calls, stats):
         await run(calls, stats, hook)
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+class Quit(BaseException):
+    """Exception that code for ordinary exceptions does not handle."""
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), Quit()])
 async def test_exception_that_would_terminate_the_agent_is_a_failed_call(calls, stats, error):
     async def hook():
         await asyncio.sleep(0)
         raise error
 
     with pytest.raises(
-        PluginError, match=r"plugin slow: hook raised (SystemExit|KeyboardInterrupt)\(.*test_hook_calls"
+        PluginError,
+        match=r"plugin slow: hook raised (SystemExit|KeyboardInterrupt|GeneratorExit|Quit)\(.*test_hook_calls",
     ):
         await run(calls, stats, hook, deadline=5)
     assert stats.failures == 1

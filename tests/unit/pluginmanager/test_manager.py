@@ -377,7 +377,7 @@ def fails_to_start(error):
     return Plugin()
 
 
-@pytest.mark.parametrize("error", [OSError("boom"), SystemExit(1)])
+@pytest.mark.parametrize("error", [OSError("boom"), SystemExit(1), BaseException("boom")])
 async def test_optional_plugin_that_fails_to_start_is_removed_with_its_objects(error):
     manager = PluginManager()
     manager.register(fails_to_start(error), name="bad")

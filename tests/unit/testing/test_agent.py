@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from nodeagent import hookimpl
+from nodeagent.contracts.local import LocalQuery, NoArguments
 from nodeagent.contracts.pods import Rejection
 from nodeagent.errors import PluginError
 from nodeagent.testing import make_container, make_pod
@@ -88,3 +90,32 @@ async def test_invalid_settings_and_failing_plugins_are_errors(tmp_path):
     with pytest.raises(PluginError, match="no license"):
         async with running_agent(tmp_path, {"fails": Fails()}):
             pass
+
+
+class Exits:
+    """Plugin whose query and tasks raise ``SystemExit``."""
+
+    @hookimpl
+    def nodeagent_provide_local_queries(self):
+        async def handle(_):
+            raise SystemExit(3)
+
+        return [LocalQuery("exits.now", NoArguments, handle)]
+
+    @hookimpl
+    async def nodeagent_pod_admitted(self, pod):
+        async def work():
+            raise SystemExit(4)
+
+        await asyncio.gather(work())
+
+
+async def test_agent_runs_while_tasks_of_a_plugin_exit(tmp_path):
+    async with running_agent(tmp_path, {"exits": Exits()}) as agent:
+        await agent.run_pods(make_pod("web"))
+
+        assert agent.status("web").phase == "Running"
+        (info,) = [each for each in agent.plugins.plugins() if each.name == "exits"]
+        assert info.stats["nodeagent_pod_admitted"].failures == 1
+        with pytest.raises(Exception, match=r"raised SystemExit\(3\)"):
+            await agent.query("exits.now")
