@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import importlib.metadata
 import logging
 from collections.abc import Sequence
 from functools import partial
@@ -31,7 +32,7 @@ from nodeagent.contracts.plugin_report import PLUGINS_QUERY, PluginsReport
 from nodeagent.errors import ConfigError, NodeAgentError
 from nodeagent.plugin_context import new_context
 from nodeagent.plugin_settings import load_plugin_config
-from nodeagent.pluginmanager import PluginManager
+from nodeagent.pluginmanager import GROUP, PluginManager
 
 CHECK_SECONDS = 15.0
 _Result = tuple[str, Sequence[Finding] | None]
@@ -122,9 +123,14 @@ async def check_plugins(root: Path) -> Sequence[Finding]:
     except NodeAgentError as error:
         raise CheckInconclusive from error
     findings = {}
+    installed = importlib.metadata.entry_points(group=GROUP).names
     for plugin in report.plugins:
         name = plugin.name.partition(".")[0]  # All objects of a plugin fail together.
-        remedy = f"correct the plugin, or disable it with --disable-plugin {name}"
+        if name in installed:
+            remedy = f"correct the plugin, or disable it with --disable-plugin {name}"
+        else:
+            remedy = f"correct the plugin, or remove {name} from --plugin-config; until then, disable it with "
+            remedy += f"`nodeagent plugins disable {name}`"
         if plugin.state.startswith("failed"):
             findings[name] = problem(f"plugin {name} was skipped: {plugin.state}", remedy)
         elif plugin.state in ("failing", "quarantined"):

@@ -127,21 +127,25 @@ def test_invalid_configuration_exits_with_2(tmp_path, capsys):
     assert "maxPods" in capsys.readouterr().err
 
 
-def plugins_report(state: str) -> PluginsReport:
-    plugins = [PluginLine(name, "1", "acme", [], state, last_error="boom") for name in ("policy", "policy.audit")]
+def plugins_report(name: str, state: str) -> PluginsReport:
+    plugins = [PluginLine(each, "1", "acme", [], state, last_error="boom") for each in (name, f"{name}.audit")]
     return PluginsReport(plugins, [])
 
 
 @pytest.mark.parametrize("state", ["failing", "quarantined", "failed: boom"])
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [("image_gc", "--disable-plugin image_gc"), ("process", "`nodeagent plugins disable process`")],
+)
 async def test_failing_plugin_of_the_running_agent_is_a_problem(
-    state: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    name: str, remedy: str, state: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(local_client, "query", lambda *_: plugins_report(state))
+    monkeypatch.setattr(local_client, "query", lambda *_: plugins_report(name, state))
 
     (finding,) = await doctor.check_plugins(tmp_path)
 
-    assert "plugin policy" in finding.text and "boom" in finding.text
-    assert finding.remedy.endswith("--disable-plugin policy")
+    assert f"plugin {name}" in finding.text and "boom" in finding.text
+    assert finding.remedy.endswith(remedy)
 
 
 async def test_plugins_are_unknown_without_a_running_agent(tmp_path: Path) -> None:
