@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,20 @@ class PluginConfig(Struct, frozen=True):
     """Plugins that others register as their settings specify."""
     document: dict[str, Any] = field(default_factory=lambda: {"plugins": {}})
     """The validated contents, to store them."""
+
+
+def load_plugins(file: str, disabled: Iterable[str]) -> tuple[PluginManager, PluginConfig]:
+    """Load the plugins, and their settings and limits from *file*, with all checks that do not require a start.
+
+    :param disabled: plugins that are not loaded.
+    :raises ConfigError: the file is invalid; contains all errors.
+    :raises PluginError: a plugin that the agent requires cannot be loaded.
+    """
+    plugins = PluginManager()
+    plugins.load_entry_points(disabled)
+    config = load_plugin_config(file, plugins)
+    plugins.contain(config.containment.quarantine, config.containment.required, config.declared)
+    return plugins, config
 
 
 def load_plugin_config(file: str, plugins: PluginManager) -> PluginConfig:

@@ -29,6 +29,7 @@ from nodeagent.config.release import last_release
 from nodeagent.contracts.configuration import wire_name
 from nodeagent.contracts.settings import NodeSettings
 from nodeagent.errors import ConfigError
+from nodeagent.plugin_settings import load_plugins
 
 
 def add_parser(subparsers: Any) -> None:
@@ -44,6 +45,12 @@ def add_parser(subparsers: Any) -> None:
     )
     check.add_argument(
         "--other-host", action="store_true", help="do not check whether objects in the file exist on this host"
+    )
+    check.add_argument(
+        "--plugin-config", metavar="FILE", default="", help="also validate this file with plugin settings"
+    )
+    check.add_argument(
+        "--disable-plugin", metavar="NAME", action="append", default=[], help="plugin that the agent does not load"
     )
     _add_output(check, "text", "json")
     check.set_defaults(handler=_guarded(_validate))
@@ -94,9 +101,11 @@ def _validate(arguments: argparse.Namespace) -> int:
         loaded = _load_file(arguments.file, arguments.compatibility_version)
         if arguments.strict and loaded.tolerated:
             raise ConfigError(loaded.tolerated)
-        if not arguments.other_host and (problems := host_problems(loaded.config, arguments.file)):
+        if not arguments.other_host and (problems := host_problems(loaded.config, loaded.gates, arguments.file)):
             raise ConfigError(problems)
         warnings = [*loaded.warnings, *_idle(loaded)]
+    if arguments.plugin_config:
+        load_plugins(arguments.plugin_config, arguments.disable_plugin)
     if arguments.output == "json":
         print_json({"file": arguments.file, "kind": layer.kind, "problems": [], "warnings": list(warnings)})
         return ExitCode.OK

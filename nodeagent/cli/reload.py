@@ -25,7 +25,7 @@ from nodeagent.config import names
 from nodeagent.config.codec import encode
 from nodeagent.config.load import Loaded, load_configuration
 from nodeagent.errors import ConfigError, PluginError
-from nodeagent.plugin_settings import PluginConfig, load_plugin_config
+from nodeagent.plugin_settings import PluginConfig, load_plugins
 from nodeagent.pluginmanager import PluginManager
 
 _log = logging.getLogger("nodeagent")
@@ -52,11 +52,7 @@ def prepare(arguments: Sequence[str]) -> Prepared:
     """
     loaded = load_configuration(arguments, query_server_version)
     identity.configure(loaded.settings.identity)
-    plugins = PluginManager()
-    plugins.load_entry_points(loaded.settings.disabled_plugins)
-    plugin_config = load_plugin_config(loaded.settings.plugin_config, plugins)
-    containment = plugin_config.containment
-    plugins.contain(containment.quarantine, containment.required, plugin_config.declared)
+    plugins, plugin_config = load_plugins(loaded.settings.plugin_config, loaded.settings.disabled_plugins)
     return Prepared(loaded, plugins, plugin_config)
 
 

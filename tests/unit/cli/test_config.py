@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from nodeagent.cli.config import add_parser
+from nodeagent.errors import PluginError
 
 NATIVE = (
     "apiVersion: nodeagent.config.k8s.io/v1beta1\nkind: NodeAgentConfiguration\n"
@@ -102,6 +103,21 @@ def test_problems_as_json(run, file):
     assert json.loads(out) == {
         "problems": [{"source": f"{path}:4", "path": "port", "value": 0, "rule": "must be between 1 and 65535"}]
     }
+
+
+def test_plugin_settings_and_limits_are_validated(run, file):
+    path, plugins = file(NATIVE), file("requiredPlugins: [none]\nplugins: {cri: {a: 1}}\n", "plugins.yaml")
+
+    code, _, err = run("validate", path, "--plugin-config", plugins)
+
+    assert code == 1
+    assert f"{plugins}: plugins.cri: accepts no settings" in err
+    assert f"{plugins}: requiredPlugins[0]: 'none' plugin is not installed" in err
+
+    required = file("requiredPlugins: [shutdown]\n", "plugins.yaml")
+    assert run("validate", path, "--plugin-config", required)[0] == 0
+    with pytest.raises(PluginError, match="plugin shutdown: is required, but disabled"):
+        run("validate", path, "--plugin-config", required, "--disable-plugin", "shutdown")
 
 
 def test_unreadable_file_exits_with_2(run, tmp_path):

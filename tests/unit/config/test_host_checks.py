@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from nodeagent.config.host_checks import host_problems
+from nodeagent.base.release import Release
+from nodeagent.config import host_checks
+from nodeagent.config.features import build_gates
 from nodeagent.testing import make_config
+
+
+def host_problems(config, file, cgroups, swaps=None, **gates):
+    return host_checks.host_problems(
+        config, build_gates(gates, Release.parse("1.34")), file, cgroups, swaps or cgroups / "none"
+    )
 
 
 @pytest.mark.parametrize("existing", ["pods", "memory/pods"])
@@ -26,3 +34,27 @@ def test_missing_cgroup_root_is_reported_with_the_option_for_other_hosts(tmp_pat
 @pytest.mark.parametrize("fields", [{"cgroup_root": "/"}, {"cgroup_root": "/a.slice", "cgroup_driver": "systemd"}])
 def test_cgroup_roots_that_the_agent_needs_not_find_are_valid(tmp_path, fields):
     assert host_problems(make_config(**fields), "f", tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [({"fail_cgroup_v1": True}, "failCgroupV1"), ({"single_process_oom_kill": False}, "singleProcessOOMKill")],
+)
+def test_settings_that_a_host_with_cgroup_v1_does_not_permit_are_reported(tmp_path, fields, path):
+    (problem,) = host_problems(make_config(**fields), "f", tmp_path)
+    assert problem.path == path
+
+    (tmp_path / "cgroup.controllers").touch()
+    assert host_problems(make_config(**fields), "f", tmp_path) == []
+
+
+def test_enabled_swap_is_reported_unless_the_agent_starts_with_it(tmp_path):
+    swaps = tmp_path / "swaps"
+    swaps.write_text("Filename Type Size Used Priority\n/dev/sdz file 1 0 -2\n")
+
+    (problem,) = host_problems(make_config(fail_swap_on=True), "f", tmp_path, swaps)
+
+    assert problem.path == "failSwapOn"
+    assert "/dev/sdz" in problem.rule
+    assert host_problems(make_config(fail_swap_on=False), "f", tmp_path, swaps) == []
+    assert host_problems(make_config(fail_swap_on=True), "f", tmp_path, swaps, NodeAgentInUserNamespace=True) == []
