@@ -54,7 +54,7 @@ def served(controllers: Iterable[type[Controller]], registry: Registry, identity
 class ControllerManager:
     """The *controllers* of a server, with an index of the objects that they read.
 
-    :param holder: name of this server among those that share the store; empty for the only one.
+    :param leadership: election among the servers of the store; by default, this server is the only one.
     """
 
     def __init__(
@@ -66,13 +66,13 @@ class ControllerManager:
         gates: FeatureGates,
         clock: Clock,
         event_ttl_seconds: int | None = None,
-        holder: str = "",
+        leadership: Leadership | None = None,
         release: Release = OLDEST,
     ) -> None:
         self._index = ObjectIndex(verbs.store, views_of(controllers, identity))
-        self._leadership = Leadership(verbs.store, identity, clock, holder)
+        leadership = leadership or Leadership(verbs.store, identity, clock)
         context = ControllerContext(
-            verbs, registry, identity, gates, self._index, self._leadership, clock, event_ttl_seconds, release
+            verbs, registry, identity, gates, self._index, leadership, clock, event_ttl_seconds, release
         )
         self._controllers = [item(context) for item in controllers]
 
@@ -80,7 +80,6 @@ class ControllerManager:
         """Run the controllers until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._index.run())
-            group.create_task(self._leadership.run())
             for controller in self._controllers:
                 group.create_task(controller.run(), name=controller.name)
 

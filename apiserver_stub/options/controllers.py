@@ -11,11 +11,16 @@ from apiserver_stub.options import values
 from apiserver_stub.options.declare import Group
 
 TITLE = "Controllers"
+_JITTER = 1.2
+"""Least ratio of renewal deadline and retry period, as in Kubernetes."""
 
 
 @dataclass(frozen=True)
 class ControllerOptions:
     controllers: tuple[str, ...] = ("*",)
+    leader_elect_lease_seconds: float = 15.0
+    leader_elect_renew_deadline_seconds: float = 10.0
+    leader_elect_retry_seconds: float = 2.0
 
     def runs_controller(self, name: str) -> bool:
         """Return whether the controller *name* is enabled."""
@@ -35,8 +40,33 @@ def declare(group: Group) -> None:
         "Controllers to run: '*' enables all, 'foo' enables and '-foo' disables the controller foo. They are inactive "
         f"while a kube-controller-manager holds its lease. All: {', '.join(sorted(known_controllers()))}. Default *.",
     )
+    group.add(
+        "leader-elect-lease-duration",
+        values.duration,
+        "With several servers of a store: time without a renewal of the leader's lease until another server runs the "
+        "controllers. Default 15s.",
+        dest="leader_elect_lease_seconds",
+    )
+    group.add(
+        "leader-elect-renew-deadline",
+        values.duration,
+        "Time after which a leader that cannot renew its lease stops its controllers. Default 10s.",
+        dest="leader_elect_renew_deadline_seconds",
+    )
+    group.add(
+        "leader-elect-retry-period",
+        values.duration,
+        "Interval between attempts to acquire or renew the lease. Default 2s.",
+        dest="leader_elect_retry_seconds",
+    )
 
 
 def check(options: ControllerOptions) -> Iterator[str]:
     yield from discover_controllers().errors
     yield from names.errors(options.controllers, known_controllers())
+    if options.leader_elect_retry_seconds <= 0:
+        yield "leader-elect-retry-period must be greater than zero"
+    if options.leader_elect_renew_deadline_seconds <= _JITTER * options.leader_elect_retry_seconds:
+        yield "leader-elect-renew-deadline must be greater than 1.2 times leader-elect-retry-period"
+    if options.leader_elect_lease_seconds <= options.leader_elect_renew_deadline_seconds:
+        yield "leader-elect-lease-duration must be greater than leader-elect-renew-deadline"

@@ -8,10 +8,8 @@ import logging
 import os
 import socket
 import ssl
-import uuid
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -26,29 +24,15 @@ from apiserver_stub.aggregation.proxy_client_cert import ClientPair
 from apiserver_stub.aggregation.remotes import Remotes
 from apiserver_stub.audit.context import Audit
 from apiserver_stub.authz.bootstrap import ensure_bootstrap_policy
-from apiserver_stub.controller_discovery import discover_controllers
 from apiserver_stub.controllers.api_services import Registration
 from apiserver_stub.controllers.authentication_config_map import AuthenticationConfigMap, RequestHeaderNames
-from apiserver_stub.controllers.cluster_role_aggregation import aggregate_roles, keep_aggregated
-from apiserver_stub.controllers.devices.claim_controller import device_resources, run_claim_controller
-from apiserver_stub.controllers.devices.taint_eviction import NAME as DEVICE_TAINT_EVICTION
-from apiserver_stub.controllers.devices.taint_eviction import DeviceTaintEviction
+from apiserver_stub.controllers.cluster_role_aggregation import aggregate_roles
 from apiserver_stub.controllers.flow_control_config import FlowControlConfig
-from apiserver_stub.controllers.garbage_collector import collect_garbage
 from apiserver_stub.controllers.kubernetes_service import KubernetesService, KubernetesServiceSettings
 from apiserver_stub.controllers.legacy_token_tracking import track_legacy_tokens
-from apiserver_stub.controllers.manager import ControllerManager, served
-from apiserver_stub.controllers.namespace_contents import fill_namespace, keep_namespaces_filled
-from apiserver_stub.controllers.namespace_deletion import run_namespace_deletion
+from apiserver_stub.controllers.namespace_contents import fill_namespace
 from apiserver_stub.controllers.namespaces import create_system_objects, run_system_objects_controller
-from apiserver_stub.controllers.node_certificates import run_node_csr_signer
-from apiserver_stub.controllers.scheduler import bind_to_single_node
 from apiserver_stub.controllers.server_identity import publish_server_identity
-from apiserver_stub.controllers.volumes.attachment import attach_volumes
-from apiserver_stub.controllers.volumes.binder import bind_claims
-from apiserver_stub.controllers.volumes.ephemeral_claims import create_ephemeral_claims
-from apiserver_stub.controllers.volumes.local_directories import LocalDirectories
-from apiserver_stub.controllers.volumes.local_path import LocalPathProvisioner
 from apiserver_stub.controllers.volumes.local_path_class import ensure_local_path_class
 from apiserver_stub.defaulting.flow_control_objects import mandatory_levels, mandatory_schemas
 from apiserver_stub.flowcontrol.priority_and_fairness import PriorityAndFairness
@@ -68,8 +52,9 @@ from apiserver_stub.server.admission import build_admission
 from apiserver_stub.server.audit import build_audit
 from apiserver_stub.server.authentication import build_authentication
 from apiserver_stub.server.authorization import build_authorization
+from apiserver_stub.server.cluster_controllers import ControllerResources, build_leadership, start_controllers
 from apiserver_stub.server.credentials import generate_tokens, read_tokens, write_kubeconfig
-from apiserver_stub.server.custom_kinds import build_cleanup, build_custom_kinds
+from apiserver_stub.server.custom_kinds import build_custom_kinds
 from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.server.request_pipeline import build_pipeline
 from apiserver_stub.server.service_ranges import prepare_service_ranges
@@ -253,73 +238,29 @@ async def start(options: Options) -> RunningServer:
         if storage.encryption.key_services() or options.encryption_provider_config_automatic_reload:
             tasks.start(run_key_services(storage), "key-services")
         tasks.start(authentication_config_map.run(), "authentication-config-map")
-        if options.runs_controller("namespace-controller"):
-            tasks.start(run_namespace_deletion(context, registry), "namespaces")
         tasks.start(run_system_objects_controller(store, identity, ca_certificate), "system-objects")
-        restores_ca = not options.store_servers  # Another server of the same store may have another CA.
-        tasks.start(
-            keep_namespaces_filled(store, identity, ca_certificate, restores_ca=restores_ca),
-            "namespace-contents",
-        )
         tasks.start(track_legacy_tokens(store, identity), "legacy-token-tracking")
         tasks.start(registration.keep(), "api-services")
-        if options.runs_controller("clusterrole-aggregation-controller"):
-            tasks.start(keep_aggregated(store, identity), "aggregated-roles")
         for name, controller in service_ranges.items():
             tasks.start(controller.run(), name)
         if custom_kinds is not None:
             tasks.start(custom_kinds.run(), "custom-kinds")
-            tasks.start(build_cleanup(context, registry, identity).run(), "custom-resource-cleanup")
-        if options.enable_garbage_collector and options.runs_controller("garbage-collector-controller"):
-            tasks.start(collect_garbage(context, registry), "garbage")
-        device_kinds = device_resources(registry, identity)
-        if device_kinds is not None and options.runs_controller("resourceclaim-controller"):
-            claims = run_claim_controller(context, device_kinds, identity, event_ttl_seconds)
-            tasks.start(claims, "resource-claims")
-        evicts = options.gates.enabled("DRADeviceTaints") and options.runs_controller(DEVICE_TAINT_EVICTION)
-        if device_kinds is not None and evicts:
-            eviction = DeviceTaintEviction(context, registry, identity, event_ttl_seconds)
-            tasks.start(eviction.run(), "device-taint-eviction")
-        enabled = [item for item in discover_controllers().controllers if options.runs_controller(item.name)]
-        if controllers := served(enabled, registry, identity):
-            holder = f"{socket.gethostname()}_{uuid.uuid4()}" if options.store_servers else ""
-            manager = ControllerManager(
-                controllers,
+        leadership = build_leadership(options, store)
+        tasks.start(leadership.run(), "leadership")
+        await start_controllers(
+            options,
+            tasks,
+            ControllerResources(
                 context,
                 registry,
-                identity,
-                options.gates,
-                SystemClock(),
+                leadership,
+                agents,
+                certificates,
+                authorization.chain,
+                ca_certificate,
                 event_ttl_seconds,
-                holder,
-                options.compatibility_version,
-            )
-            tasks.start(manager.run(), "controllers")
-        if options.bind_pods_to_single_node:
-            scheduling = bind_to_single_node(
-                store, identity, event_ttl_seconds, options.gates, allocates_devices=device_kinds is not None
-            )
-            tasks.start(scheduling, "scheduler")
-        if options.manage_volumes:
-            if options.runs_controller("persistentvolume-binder-controller"):
-                tasks.start(bind_claims(store, identity, event_ttl_seconds), "volume-binder")
-            if options.runs_controller("ephemeral-volume-controller"):
-                ephemeral_claims = create_ephemeral_claims(context, registry, identity, event_ttl_seconds)
-                tasks.start(ephemeral_claims, "ephemeral-claims")
-            if options.runs_controller("persistentvolume-attach-detach-controller"):
-                tasks.start(attach_volumes(context, registry, identity, event_ttl_seconds), "volume-attacher")
-            directories = LocalDirectories(agents, identity)
-            provisioner = LocalPathProvisioner(context, registry, directories, identity, event_ttl_seconds)
-            tasks.start(provisioner.run(), "local-path-provisioner")
-        if options.sign_node_certificates:
-            authority = await asyncio.to_thread(certificates.own_authority)
-            if authority is not None:
-                signs_clients = await asyncio.to_thread(certificates.trusts_own_clients)
-                life = timedelta(seconds=options.node_certificate_seconds)
-                signing = run_node_csr_signer(
-                    store, identity, authorization.chain, authority, life, signs_clients=signs_clients
-                )
-                tasks.start(signing, "node-certificates")
+            ),
+        )
         contention = _contention_profile(options)
         if contention is not None:
             tasks.start(contention.run(), "contention-profile")

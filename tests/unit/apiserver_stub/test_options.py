@@ -186,3 +186,22 @@ def test_default_data_dir_of_a_user_is_in_its_home(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
     assert str(parse([]).data_dir) == "/state/nodeagent-apiserver"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--leader-elect-retry-period=0s"], "leader-elect-retry-period must be greater than zero"),
+        (
+            ["--leader-elect-renew-deadline=2400ms"],
+            "leader-elect-renew-deadline must be greater than 1.2 times leader-elect-retry-period",
+        ),
+        (
+            ["--leader-elect-lease-duration=10s"],
+            "leader-elect-lease-duration must be greater than leader-elect-renew-deadline",
+        ),
+    ],
+)
+def test_inconsistent_times_of_the_leader_election_are_rejected(arguments: list[str], message: str) -> None:
+    with pytest.raises(OptionsError, match=f"^{message}$"):
+        parse(arguments)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apiserver_stub.apimachinery.objects import format_time
-from apiserver_stub.controllers.leadership import RENEW_SECONDS
+from apiserver_stub.controllers.leadership import LeaseTiming
 from apiserver_stub.controllers.leases import CONTROLLER_MANAGER, HELD_FOR
 from apiserver_stub.kinds.disruption import BUDGETS
 from nodeagent.testing import FakeClock
@@ -194,6 +194,6 @@ async def test_status_is_kept_while_a_controller_manager_holds_its_lease(store: 
         assert "status" not in store.read(BUDGETS, KEY)
 
         await found.advance(HELD_FOR.total_seconds())
-        await found.advance(RENEW_SECONDS)
+        await found.advance(LeaseTiming().retry_seconds)
 
     assert numbers(store) == (0, 1, 0, 0)
