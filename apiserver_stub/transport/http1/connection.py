@@ -1,156 +1,343 @@
-"""Handler of one HTTP/1.1 connection."""
+"""HTTP/1.1 connections: parsing, order of requests, idle time and shutdown."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Callable
 from typing import Any, cast
 
-from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
+import httptools
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from apiserver_stub.transport.backpressure import Backpressure
 from apiserver_stub.transport.connection_log import ThrottledConnectionLog
 from apiserver_stub.transport.http import Handler
-from apiserver_stub.transport.http1.request import Http1Request
+from apiserver_stub.transport.http1.body import RequestBody
+from apiserver_stub.transport.http1.request import Http1Request, rejection
 
 _log = logging.getLogger(__name__)
 
-_MAX_HEADERS, _MAX_HEADER_BYTES, _MAX_LINE_BYTES = 256, 16 << 10, 64 << 10
-"""Limits of a request's headers, 4 MiB in total."""
+_MAX_FIELDS, _MAX_FIELD_BYTES, _MAX_LINE_BYTES = 256, 16 << 10, 64 << 10
+"""Limits of the head of a request; it has at most 4 MiB."""
+_MAX_WAITING_BYTES = 256 << 10
+"""Received data of later requests at which receiving is paused."""
 _LINGERING_SECONDS = 10.0
-"""Time limit for reading the rest of a request after its response."""
+"""Time limit for receiving the rest of a request after its response."""
 _SETTLING_SECONDS = 0.005
-"""Time after a response in which a further request that was already received starts."""
+"""Time after a response in which a further request that was already sent may arrive."""
 
 
-class Connection(web.RequestHandler):
-    """Handler of one HTTP/1.1 connection, from its TLS handshake on.
+class _HeadTooLong(Exception):
+    """The head of a request exceeds a limit."""
+
+
+class Server:
+    """Handler of requests, and all connections that call it."""
+
+    def __init__(self, handler: Handler) -> None:
+        self.handler = handler
+        self.connections: set[Connection] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
+        """Requests in progress."""
+
+    def pre_shutdown(self) -> None:
+        """Close idle connections, and others after their requests in progress."""
+        for connection in list(self.connections):
+            connection.leave()
+
+    async def shutdown(self, seconds: float) -> None:
+        """Wait for requests in progress, at most *seconds*, and close all connections."""
+        self.pre_shutdown()
+        if self.tasks:
+            _, late = await asyncio.wait(self.tasks, timeout=seconds)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        for connection in list(self.connections):
+            connection.force_close()
+
+
+def create_server(handler: Handler) -> Server:
+    """Return the server whose connections pass requests to *handler*."""
+    return Server(handler)
+
+
+class Connection(asyncio.Protocol):
+    """One HTTP/1.1 connection, from its TLS handshake on; it handles one request at a time.
 
     :param address: address of the client, empty for a Unix socket.
     :param closed: called once, when the connection is closed.
     """
 
-    __slots__ = (
-        "_busy",
-        "_closed_callback",
-        "_error_log",
-        "_event_loop",
-        "_received",
-        "address",
-        "tls",
-        "unused_since",
-        "writes",
-    )
-
     def __init__(
         self,
-        server: web.Server,
+        server: Server,
         address: str,
         closed: Callable[[], None],
         error_log: ThrottledConnectionLog,
         *,
         idle_seconds: float,
     ) -> None:
-        loop = asyncio.get_running_loop()
-        super().__init__(
-            server,
-            loop=loop,
-            access_log=None,  # type: ignore[arg-type]
-            keepalive_timeout=idle_seconds,
-            lingering_time=_LINGERING_SECONDS,
-            max_headers=_MAX_HEADERS,
-            max_field_size=_MAX_HEADER_BYTES,
-            max_line_size=_MAX_LINE_BYTES,
-            auto_decompress=False,  # request bodies are decompressed elsewhere
-        )
-        self.address, self._closed_callback, self._error_log = address, closed, error_log
-        self.unused_since = loop.time()
+        self.address, self._server, self._closed_callback, self._error_log = address, server, closed, error_log
+        self._loop = asyncio.get_running_loop()
+        self._idle_seconds = idle_seconds
+        self.unused_since = self._loop.time()
         """Loop time of the last response, at first of the start."""
+        self.transport: asyncio.Transport | None = None
         self.tls: Any = None
         self.writes = Backpressure()
-        self._event_loop = loop
-        self._busy = self._received = False
+        self._parser = httptools.HttpRequestParser(self)
+        self._task: asyncio.Task[None] | None = None
+        """Handler of the current request."""
+        self._waiting: deque[Http1Request] = deque()
+        """Requests that were received during the current one."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._rejection = ""
+        """Problem of the last request, after which nothing is parsed."""
+        self._unparsed: bytearray | None = None
+        """Data after a request to upgrade, which may belong to another protocol."""
+        self._leaving = self._upgraded = False
+        self._paused = False
+        self._waiting_bytes = 0
+        """Upper bound of the data that was received for the requests in the queue."""
+        self._url, self._fields = b"", CIMultiDict[str]()
+        self._in_head = False
+        self._head_bytes = self._parsed_bytes = 0
+        self._body: RequestBody | None = None
+        """Body of the request that is being received."""
+
+    # Lifecycle
 
     @property
     def idle(self) -> bool:
         """True while no request is in progress or received completely."""
-        settled = self._event_loop.time() - self.unused_since > _SETTLING_SECONDS
-        return settled and not self._busy and not self._received
+        settled = self._loop.time() - self.unused_since > _SETTLING_SECONDS
+        return settled and self._task is None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
         self.tls = transport.get_extra_info("ssl_object")
-        super().connection_made(transport)
+        self._server.connections.add(self)
+        self._start_timer()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        super().connection_lost(exc)
+        if self.transport is None:
+            return
+        self.transport, self._body = None, None
+        self._server.connections.discard(self)
+        self._stop_timer()
+        self._waiting.clear()
         self.writes.lose()
+        if self._task is not None and not self._upgraded:
+            self._task.cancel()
         self._closed_callback()
 
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if not self._busy:
-            self._received = True
-            self._event_loop.call_soon(self._settle)  # by then, a complete request is in progress
-
     def pause_writing(self) -> None:
-        super().pause_writing()
         self.writes.pause()
 
     def resume_writing(self) -> None:
-        super().resume_writing()
         self.writes.resume()
 
-    def begin_request(self) -> None:
-        """Record that a request is in progress."""
-        self._busy = True
+    def leave(self) -> None:
+        """Close the connection, after the request in progress if there is one."""
+        self._leaving = True
+        if self._task is None:
+            self.force_close()
 
-    def end_request(self) -> None:
-        """Record that the response is complete."""
-        self._busy = False
-        self.unused_since = self._event_loop.time()
+    def force_close(self) -> None:
+        """Close the connection."""
+        if self.transport is not None:
+            self.transport.close()
 
-    def _settle(self) -> None:
-        self._received = False
+    # Receiving
 
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        """Respond to malformed HTTP with one line; other errors are handled as usual."""
-        if not isinstance(exc, HttpProcessingError):
-            return super().handle_error(request, status, exc, message)
-        self._error_log.report("Failed to parse HTTP request", self.address, exc.message)
-        http = Http1Request(request, self)
-        http.reject(status, (message or "").partition("\n")[0].rstrip(":"))
-        return http.outcome
-
-
-def create_server(handler: Handler) -> web.Server:
-    """Return the server whose connections pass requests to *handler*."""
-
-    def make(message: Any, payload: Any, protocol: Any, writer: Any, task: asyncio.Task[None]) -> web.BaseRequest:
-        protocol.begin_request()
-        return web.BaseRequest(message, payload, protocol, writer, task, asyncio.get_running_loop())
-
-    async def handle(request: web.BaseRequest) -> web.StreamResponse:
-        connection = cast(Connection, request.protocol)
-        http = Http1Request(request, connection)
+    def data_received(self, data: bytes) -> None:
+        if self._rejection:
+            return
+        if self._unparsed is not None:
+            self._unparsed += data
+            if len(self._unparsed) > _MAX_WAITING_BYTES:
+                self._pause()
+            return
+        self._head_bytes += len(data)
+        if self._task is not None:
+            self._waiting_bytes += len(data)
+            if self._waiting_bytes > _MAX_WAITING_BYTES and self._waiting:
+                self._pause()
         try:
-            await handler(http)
+            self._parser.feed_data(data)
+            if self._in_head and self._head_bytes - self._parsed_bytes > _MAX_LINE_BYTES:
+                self._reject("Request line or header is too long")
+        except httptools.HttpParserUpgrade as upgrade:
+            self._unparsed = bytearray(data[upgrade.args[0] :])
+        except httptools.HttpParserError as error:
+            self._reject(str(error.__context__ or error))
+
+    def on_message_begin(self) -> None:
+        """Start the head of a request."""
+        self._url, self._fields = b"", CIMultiDict()
+        self._in_head, self._head_bytes, self._parsed_bytes = True, 0, 0
+
+    def on_url(self, url: bytes) -> None:
+        """Add a part of the request target."""
+        self._url += url
+        self._parsed_bytes += len(url)
+        if len(self._url) > _MAX_LINE_BYTES:
+            raise _HeadTooLong("Request line is too long")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Add a header."""
+        self._parsed_bytes += len(name) + len(value)
+        if len(value) > _MAX_FIELD_BYTES or len(self._fields) >= _MAX_FIELDS:
+            raise _HeadTooLong("Too many or too long headers")
+        self._fields.add(name.decode(), value.strip(b" \t").decode("utf-8", "surrogateescape"))
+
+    def on_headers_complete(self) -> None:
+        """Start the request, or queue it if another one is in progress."""
+        self._in_head = False
+        parser = self._parser
+        self._body = body = RequestBody(self)
+        http = Http1Request(
+            parser.get_method().decode(),
+            _target(self._url),
+            (1, 0) if parser.get_http_version() == "1.0" else (1, 1),
+            CIMultiDictProxy(self._fields),
+            body,
+            self,
+            keep_alive=parser.should_keep_alive(),
+        )
+        if self._task is None:
+            self._start(http)
+        else:
+            self._waiting.append(http)
+
+    def on_body(self, data: bytes) -> None:
+        """Add a part of the body."""
+        if self._body is not None:
+            self._body.feed(data)
+
+    def on_message_complete(self) -> None:
+        """Complete the body."""
+        if self._body is not None:
+            self._body.finish()
+            self._body = None
+
+    def pause_body(self) -> None:
+        self._pause()
+
+    def resume_body(self) -> None:
+        if self._unparsed is None and not self._waiting:
+            self._resume()
+
+    def _pause(self) -> None:
+        if not self._paused and self.transport is not None:
+            self._paused = True
+            self.transport.pause_reading()
+
+    def _resume(self) -> None:
+        if self._paused and self.transport is not None and not self.transport.is_closing():
+            self._paused = False
+            self.transport.resume_reading()
+
+    def _reject(self, problem: str) -> None:
+        """Parse nothing more: the last request is malformed."""
+        self._rejection = problem
+        if self._body is not None:
+            self._body.fail(problem)
+        elif self._task is None:
+            self._respond_malformed()
+
+    def _respond_malformed(self) -> None:
+        self._error_log.report("Failed to parse HTTP request", self.address, self._rejection)
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.write(rejection(400, self._rejection))
+            self.transport.close()
+
+    # Handling
+
+    def _start(self, http: Http1Request) -> None:
+        self._stop_timer()
+        self._task = task = self._loop.create_task(self._serve(http))
+        self._server.tasks.add(task)
+        task.add_done_callback(self._server.tasks.discard)
+
+    async def _serve(self, http: Http1Request) -> None:
+        try:
+            await self._server.handler(http)
         except ConnectionError:
             pass  # the connection closes
         except Exception:
             _log.exception("apiserver panic'd", extra={"method": http.method, "URI": http.path})
             if not http.started:
                 http.reject(500, "Internal Server Error")
+        except asyncio.CancelledError:
+            self.force_close()
+            raise
         finally:
-            connection.end_request()
-        return http.outcome
+            self.unused_since = self._loop.time()
+            if self._upgraded:
+                self.force_close()
+                self.connection_lost(None)
+        if self.transport is not None:
+            await self._finish(http, http.body_buffer)
 
-    respond: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]] = handle
-    return web.Server(respond, request_factory=make, handler_cancellation=True)
+    async def _finish(self, http: Http1Request, body: RequestBody) -> None:
+        """Receive the rest of the request, and start the next one or close the connection."""
+        if http.completed and not body.complete:
+            body.discard()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LINGERING_SECONDS):
+                    await body.wait_complete()
+        self._task = None
+        if not (http.completed and http.keep_alive and body.complete) or (self._leaving and not self._waiting):
+            self.force_close()
+        elif self._waiting:
+            self._start(self._waiting.popleft())
+            if not self._waiting and self._unparsed is None:
+                self._waiting_bytes = 0
+                self._resume()
+        elif self._rejection:
+            self._respond_malformed()
+        else:
+            self._waiting_bytes = 0
+            self._start_timer()
+            if self._unparsed is not None:  # The request to upgrade was handled like others.
+                data, self._unparsed = bytes(self._unparsed), None
+                self._parser = httptools.HttpRequestParser(self)
+                self.data_received(data)
+            self._resume()
+
+    def upgrade(self, protocol: asyncio.BaseProtocol) -> Callable[[], None]:
+        """Detach the connection from HTTP; the returned function passes it to *protocol*."""
+        self._upgraded = True
+        data, self._unparsed = bytes(self._unparsed or b""), None
+        transport = cast(asyncio.Transport, self.transport)
+        protocol.connection_made(transport)
+        transport.set_protocol(protocol)
+        self._resume()
+
+        def pass_data() -> None:
+            if data and isinstance(protocol, asyncio.Protocol):
+                protocol.data_received(data)
+
+        return pass_data
+
+    def _start_timer(self) -> None:
+        self._stop_timer()
+        self._timer = self._loop.call_later(self._idle_seconds, self.force_close)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _target(url: bytes) -> str:
+    """Return the path and query of a request target."""
+    if not url.startswith(b"/") and b"://" in url:
+        parts = httptools.parse_url(url)
+        url = (parts.path or b"/") + (b"?" + parts.query if parts.query else b"")
+    return url.decode("utf-8", "surrogateescape")

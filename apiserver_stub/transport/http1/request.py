@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from http.client import responses
+from collections.abc import AsyncIterator, Callable, Sequence
+from http import HTTPStatus
 from typing import Any, Protocol
 
-from aiohttp import web
+from multidict import CIMultiDictProxy
 
 from apiserver_stub.transport.backpressure import Backpressure
 from apiserver_stub.transport.http import (
@@ -16,46 +16,15 @@ from apiserver_stub.transport.http import (
     BodyTooLong,
     Headers,
     HttpRequest,
-    MalformedBody,
     ResponseStream,
 )
+from apiserver_stub.transport.http1.body import RequestBody
 from apiserver_stub.transport.http_date import http_date
 
 _PIECE_BYTES = 256 << 10
 """Size of a write: the TLS layer applies backpressure only between writes."""
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-
-
-class _Written(web.StreamResponse):
-    """Response that was already written."""
-
-    async def prepare(self, request: web.BaseRequest) -> None:
-        return None
-
-    async def write_eof(self, data: bytes = b"") -> None:
-        return None
-
-    @property
-    def keep_alive(self) -> bool:
-        return True
-
-
-class _WrittenLast(_Written):
-    """Response that was already written, and after which the connection closes."""
-
-    @property
-    def keep_alive(self) -> bool:
-        return False
-
-
-class _Incomplete(_WrittenLast):
-    """Response that cannot be completed; the connection closes without reading the rest of the request."""
-
-    async def prepare(self, request: web.BaseRequest) -> None:
-        raise ConnectionResetError("the response is incomplete")
-
-
-_WRITTEN, _WRITTEN_LAST, _INCOMPLETE = _Written(), _WrittenLast(), _Incomplete()
+_REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 
 class ClientConnection(Protocol):
@@ -66,53 +35,51 @@ class ClientConnection(Protocol):
     transport: asyncio.Transport | None
     writes: Backpressure
 
-    def connection_lost(self, exc: BaseException | None) -> None:
-        """Handle the end of the connection."""
+    def upgrade(self, protocol: asyncio.BaseProtocol) -> Callable[[], None]:
+        """Detach the connection from HTTP; the returned function passes received data to *protocol*."""
 
 
 class Http1Request(HttpRequest):
-    """A request that ``aiohttp`` parsed."""
+    """A request, and its response on a connection that is not used otherwise until it is complete."""
 
-    __slots__ = ("_connection", "_request", "completed", "keep_alive", "started")
+    __slots__ = ("_connection", "body_buffer", "completed", "keep_alive", "started")
 
-    def __init__(self, request: web.BaseRequest, connection: ClientConnection) -> None:
-        remote, tls = connection.address or None, connection.tls
-        super().__init__(request.method, request.path_qs, request.version, request.headers, remote=remote, tls=tls)
-        self._request, self._connection = request, connection
-        self.keep_alive = request.keep_alive
+    def __init__(
+        self,
+        method: str,
+        target: str,
+        version: tuple[int, int],
+        headers: CIMultiDictProxy[str],
+        body: RequestBody,
+        connection: ClientConnection,
+        *,
+        keep_alive: bool,
+    ) -> None:
+        super().__init__(method, target, version, headers, remote=connection.address or None, tls=connection.tls)
+        self.body_buffer, self._connection = body, connection
+        self.keep_alive = keep_alive
         self.started = self.completed = False
-
-    @property
-    def outcome(self) -> web.StreamResponse:
-        """The response for ``aiohttp``, which decides whether the connection stays open."""
-        if not self.completed:
-            return _INCOMPLETE
-        return _WRITTEN if self.keep_alive else _WRITTEN_LAST
 
     # Request body
 
     @property
     def has_body(self) -> bool:
-        return self._request.can_read_body
+        return self.body_buffer.unread
 
     async def read_body(self, limit: int) -> bytes:
-        content = self._request.content
-        if not content.is_eof():
+        body = self.body_buffer.take_all()  # It was mostly received with the head.
+        if body is None:
             return await super().read_body(limit)
-        body = content.read_nowait()  # The complete body was received with the head.
         if len(body) > limit:
             raise BodyTooLong
         return body
 
     async def body(self) -> AsyncIterator[bytes]:
-        content = self._request.content
-        if not content.is_eof() and self.version >= (1, 1) and self.headers.get("Expect", "").lower() == "100-continue":
+        expects = self.headers.get("Expect", "").lower() == "100-continue"
+        if expects and self.version >= (1, 1) and not self.body_buffer.complete:
             self._transport().write(_CONTINUE)
-        try:
-            while piece := await content.readany():
-                yield piece
-        except web.RequestPayloadError as error:
-            raise MalformedBody(str(error)) from error
+        while piece := await self.body_buffer.take():
+            yield piece
 
     # Response
 
@@ -156,19 +123,15 @@ class Http1Request(HttpRequest):
         self.keep_alive = True  # which the connection's header does not contradict
         head = b"" if headers is None else self._head(101, headers, None, dated=False)
         self.keep_alive, self.started, self.completed = False, True, True
-        connection = self._connection
-        protocol.connection_made(transport)
-        transport.set_protocol(protocol)
-        # The connection is notified of its loss when the handler has ended.
-        self._request.task.add_done_callback(lambda _: connection.connection_lost(None))
+        pass_data = self._connection.upgrade(protocol)
         if head:
             transport.write(head)
+        pass_data()
 
     def reject(self, status: int, text: str) -> None:
         """Respond with one line and close the connection; no effect if the client has disconnected."""
         self.keep_alive = False
-        fields, body = [("Content-Type", "text/plain; charset=utf-8")], text.encode(errors="replace")
-        self.write_last(self._head(status, fields, len(body), dated=False) + body)
+        self.write_last(rejection(status, text, self.version[1]))
         self.started = self.completed = True
 
     async def write(self, data: bytes, *, may_stall: bool = False) -> None:
@@ -219,7 +182,7 @@ class Http1Request(HttpRequest):
         :raises ValueError: a header contains a line break.
         """
         minor = self.version[1]
-        lines = [f"HTTP/1.{minor} {status} {reason or responses.get(status, '')}"]
+        lines = [f"HTTP/1.{minor} {status} {reason or _REASONS.get(status, '')}"]
         lines += [f"{name}: {value}" for name, value in headers]
         if length is not None:
             lines.append(f"Content-Length: {length}")
@@ -265,3 +228,13 @@ class _Stream(ResponseStream):
         if self._chunked:
             http.write_last(b"0\r\n\r\n")
         http.completed = True
+
+
+def rejection(status: int, text: str, minor: int = 0) -> bytes:
+    """Return a response of one line, after which the connection closes; *minor* is the version of HTTP/1."""
+    body = text.encode(errors="replace")
+    head = (
+        f"HTTP/1.{minor} {status} {_REASONS[status]}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        f"Content-Length: {len(body)}\r\nDate: {http_date()}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + body
