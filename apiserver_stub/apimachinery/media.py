@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
-import yaml
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
@@ -168,7 +167,7 @@ def read_body(
 def read_json(body: bytes, what: str) -> Object:
     try:
         obj = objects.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         problem = str(error)
         if not body.strip() or "truncated" in problem:
             problem = "unexpected end of JSON input"
@@ -209,7 +208,7 @@ def encode(format_: Format, obj: Object, api_domain: str) -> tuple[str, bytes]:
     :param api_domain: domain of API groups.
     """
     if format_.encoding == YAML:
-        return YAML, yaml.dump(obj, Dumper=_Dumper, default_flow_style=False, allow_unicode=True).encode()
+        return YAML, _yaml(obj)
     if format_.is_protobuf:
         with contextlib.suppress(apiproto.ProtobufError):
             return format_.encoding, apiproto.encode(obj, api_domain)
@@ -236,6 +235,11 @@ def _not_acceptable(message: str) -> ApiError:
     return ApiError(406, "NotAcceptable", message, {})
 
 
-class _Dumper(yaml.SafeDumper):
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
+def _yaml(obj: Object) -> bytes:
+    import yaml  # Deferred: few clients request YAML.
+
+    class Dumper(yaml.SafeDumper):
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    return yaml.dump(obj, Dumper=Dumper, default_flow_style=False, allow_unicode=True).encode()

@@ -176,7 +176,8 @@ class AuditContext:
             return
         content_type = headers.get("Content-Type", "")
         names = self._info.verb in ("create", "update")
-        with contextlib.suppress(ApiError, msgspec.MsgspecError, RecursionError):  # The verb rejects the body.
+        # The verb rejects the body.
+        with contextlib.suppress(ApiError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             if self._decision.level >= Level.Request:
                 content = _read(content_type, body, self._audit.names)
                 if names and isinstance(content, dict):

@@ -175,8 +175,9 @@ class FlatStrategy(Strategy):
 
     def _replace(self, new: Object, structured: Object) -> None:
         flat = device_versions.flattened(structured, self._kind)
-        new.clear()
-        new.update(flat)
+        if flat is not new:  # Some kinds have the same structure in all versions.
+            new.clear()
+            new.update(flat)
 
 
 def versions(release: Release) -> tuple[str, ...]:

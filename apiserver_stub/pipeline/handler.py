@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery import media
 from apiserver_stub.apimachinery.media import PLAIN, PRETTY, Format
-from apiserver_stub.apimachinery.request import ANONYMOUS, Query, Request, RequestInfo, User, parse_path
+from apiserver_stub.apimachinery.request import (
+    ANONYMOUS,
+    Query,
+    Request,
+    RequestInfo,
+    User,
+    check_method,
+    parse_path,
+)
 from apiserver_stub.apimachinery.status import ApiError, bad_request, internal
 from apiserver_stub.authn.certificates import presented_by
 from apiserver_stub.authn.impersonation import is_requested
@@ -151,6 +159,7 @@ class RequestHandler:
             elif info.group and resource is None and info.group not in dict(self._registry.group_versions()):
                 raise error_responses.PlainNotFound
             elif info.verb == "watch" and resource is not None:
+                check_method(info, http.method)
                 await self._watches.run(http, self._request(http, info, query, user, format_), resource, audit_context)
                 return
             elif resource is not None and self._dispatcher.streams(resource, info, http.method):

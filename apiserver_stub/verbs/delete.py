@@ -157,16 +157,26 @@ def _start_grace_period(strategy: Strategy, obj: Object, requested: int | None) 
             return 0
         if requested is None or requested >= pending:
             return None
-        grace, change = requested, timedelta(seconds=requested - pending)
-        deletion_time = (objects.parse_time(metadata["deletionTimestamp"]) or datetime.now(UTC)) + change
+        grace = requested
+        deletion_time = _later(
+            objects.parse_time(metadata["deletionTimestamp"]) or datetime.now(UTC), requested - pending
+        )
     elif strategy.graceful:
         grace = strategy.grace_seconds(obj, requested)
-        deletion_time = datetime.now(UTC) + timedelta(seconds=grace)
+        deletion_time = _later(datetime.now(UTC), grace)
         _increment_generation(metadata)
     else:
         return 0
     metadata["deletionTimestamp"], metadata["deletionGracePeriodSeconds"] = objects.format_time(deletion_time), grace
     return grace
+
+
+def _later(start: datetime, seconds: int) -> datetime:
+    """Return a later time, at the latest the end of the year 9999."""
+    try:
+        return start + timedelta(seconds=seconds)
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC)
 
 
 def _set_deletion_time(metadata: Object) -> None:

@@ -63,7 +63,7 @@ async def patch(
         raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type\n\nAvailable representations: ", {})
     try:
         body = objects.decode(request.body)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         problem = "unexpected end of JSON input" if "truncated" in str(error) else str(error)
         raise bad_request(f"error decoding patch: {problem}") from error
     info = request.info

@@ -14,15 +14,9 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
-import yaml
 from msgspec import field
 
 from nodeagent.base.structs import MutableStruct, Struct
-
-try:
-    from yaml import CSafeLoader as _Loader
-except ImportError:  # PyYAML without libyaml is slower and has the same rules.
-    from yaml import SafeLoader as _Loader  # type: ignore[assignment]
 
 Path = tuple[str | int, ...]
 
@@ -117,9 +111,11 @@ def _documents(text: str | bytes, limits: Limits, repeats: list[Repeat] | None, 
         if repeats is not None:
             repeats.clear()
         try:  # JSON is a subset of YAML except for escaped surrogate pairs.
-            return [_load_json(decoded, limits, repeats)]
-        except json.JSONDecodeError:
+            document = _load_json(decoded, limits, repeats)
+            json.dumps(document.value, ensure_ascii=False).encode()
+        except (json.JSONDecodeError, UnicodeEncodeError):  # The latter: a surrogate without its pair.
             raise error from None
+        return [document]
 
 
 def _decode(text: str | bytes, limits: Limits) -> str:
@@ -150,6 +146,11 @@ class _Builder:
     """Builder of values from the parser's events, with an explicit stack instead of recursion."""
 
     def __init__(self, text: str, limits: Limits, repeats: list[Repeat] | None) -> None:
+        import yaml  # Deferred: an API server with clients that send JSON and protobuf does not need it.
+
+        self._yaml: Any = yaml
+        # Without libyaml, PyYAML is slower and has the same rules.
+        self._loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         self._text, self._limits, self._repeats = text, limits, repeats
         self._stack: list[_Open] = []
         self._anchors: dict[str, tuple[Any, int]] = {}
@@ -157,9 +158,9 @@ class _Builder:
         self._document = Document()
 
     def documents(self) -> Iterator[Document]:
-        loader = None
+        loader, yaml = None, self._yaml
         try:
-            loader = _Loader(self._text)
+            loader = self._loader(self._text)
             while loader.check_event():
                 event = loader.get_event()
                 if isinstance(event, yaml.DocumentEndEvent):
@@ -179,7 +180,7 @@ class _Builder:
                 loader.dispose()
 
     def _take(self, event: Any) -> None:
-        line = event.start_mark.line + 1
+        line, yaml = event.start_mark.line + 1, self._yaml
         match event:
             case yaml.ScalarEvent():
                 value = _scalar(event, line)

@@ -99,6 +99,7 @@ def test_json_with_surrogate_pairs_is_parsed():
         (f"a: {'9' * 500}", "too many digits"),
         ("a: 1e999", "too large"),
         ("a:\n\t- b", "line 2"),
+        ('{"a": "\\ud800"}', "Unicode|escape"),
         ("<<: 3", "'<<' must be an object"),
         ("a\0b", "line 0|special characters|unacceptable|control characters"),
     ],

@@ -86,6 +86,7 @@ def test_bodies_are_decoded_by_content_type() -> None:
         (JSON, b"", 400, "unexpected end of JSON input (<empty>)"),
         (JSON, b"[]", 400, "cannot unmarshal"),
         (JSON, b"\xff", 400, "json parse error"),
+        (JSON, b'{"a\xff": 1}', 400, "json parse error"),
         (YAML, b"- a", 400, "not a mapping"),
         (YAML, b"a: !!python/object:os.system {}", 400, "yaml parse error"),
         (PROTOBUF, b"abc", 400, "expected prefix [107 56 115 0]"),

@@ -46,3 +46,18 @@ async def test_disconnect_after_the_response_adds_no_second_end() -> None:
     context.abandoned()
 
     assert backend.stages == ["ResponseComplete"]
+
+
+async def test_body_with_a_malformed_key_is_left_out_of_the_event() -> None:
+    events: list[Event] = []
+    backend: Any = SimpleNamespace(strict=False, submit=events.append)
+    policy = read_policy(POLICY.replace(b"Metadata", b"Request"), Identity())
+    http: Any = SimpleNamespace(headers={"Audit-ID": "a"}, target="/api/v1/pods", remote=None)
+    context = Audit(policy, [backend], Counter(), Identity()).begin(
+        http, parse_path("POST", "/api/v1/namespaces/a/pods", Query("")), None
+    )
+    assert context is not None
+
+    context.sent({"Content-Type": "application/json"}, b'{"kin\xe5d": "Pod"}')
+
+    assert context.event.request_object is None

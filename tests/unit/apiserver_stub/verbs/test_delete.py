@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from apiserver_stub.apimachinery.media import JSON, PLAIN
 from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
 from apiserver_stub.apimachinery.status import ApiError
-from apiserver_stub.verbs.delete import read_options
+from apiserver_stub.verbs.delete import _later, read_options
 from nodeagent.base.identity import Identity
 
 
@@ -52,3 +53,8 @@ def test_values_of_the_wrong_type_are_rejected(body: Any, member: str) -> None:
 
     assert error.value.code == 400
     assert f".{member} of type" in error.value.message
+
+
+@pytest.mark.parametrize("seconds", [2**40, 2**63 - 1])
+def test_end_of_a_huge_grace_period_is_the_latest_time(seconds: int) -> None:
+    assert _later(datetime.now(UTC), seconds).year == 9999
