@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import functools
-from importlib.metadata import entry_points
-from typing import Any
+import importlib.machinery
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pluggy
 
 from apiserver_stub import hookspecs
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "nodeagent_apiserver"
 
@@ -56,3 +63,37 @@ def call(manager: pluggy.PluginManager, hook: str, **arguments: Any) -> list[tup
                 f"plugin {implementation.plugin_name}: {hook}: {type(error).__name__}: {error}"
             ) from error
     return results
+
+
+def entry_points(*, group: str) -> Iterable[EntryPoint]:
+    """Return the entry points of *group* of all distributions."""
+    if not _may_have_entry_points(group):
+        return ()
+    import importlib.metadata  # Deferred: few servers have plugins, and it loads many modules.
+
+    return importlib.metadata.entry_points(group=group)
+
+
+def _may_have_entry_points(group: str) -> bool:
+    """Return whether a distribution may have entry points of *group*: one has, or is not in a directory."""
+    finders = (finder for finder in sys.meta_path if finder is not importlib.machinery.PathFinder)
+    if any(hasattr(finder, "find_distributions") for finder in finders):
+        return True
+    for directory in sys.path:
+        try:
+            names = os.listdir(directory or ".")  # noqa: PTH208 - names only, of hundreds of files
+        except FileNotFoundError:
+            continue
+        except OSError:  # an archive
+            return True
+        for name in names:
+            if name.endswith((".dist-info", ".egg-info")) and _declares(Path(directory, name), group):
+                return True
+    return False
+
+
+def _declares(distribution: Path, group: str) -> bool:
+    try:
+        return group.encode() in (distribution / "entry_points.txt").read_bytes()
+    except OSError:  # it has none
+        return False

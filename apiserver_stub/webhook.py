@@ -10,9 +10,8 @@ import logging
 import ssl
 from math import inf
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import aiohttp
 import msgspec
 
 from apiserver_stub.webhook_credentials import WebhookCredentials
@@ -22,6 +21,9 @@ from nodeagent.base.exec_plugin import ExecPluginError
 from nodeagent.base.file_signature import file_signatures
 from nodeagent.base.kubeconfig import Kubeconfig, KubeconfigError
 from nodeagent.base.structs import Struct
+
+if TYPE_CHECKING:
+    import aiohttp
 
 _log = logging.getLogger(__name__)
 
@@ -206,6 +208,8 @@ class Webhook:
         return config.authorization()
 
     async def _send_once(self, data: bytes) -> WebhookResponse:
+        import aiohttp  # Deferred: many modules, for servers that call webhooks.
+
         try:
             authorization = await asyncio.to_thread(self._authorize)
             if self._session is None:

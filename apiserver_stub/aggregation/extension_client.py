@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-import aiohttp
 import msgspec
 
 from apiserver_stub.aggregation.identity_headers import headers_of
@@ -67,6 +66,8 @@ class ExtensionClient:
             raise ExtensionRequestError(f"{path}: invalid JSON response: {error}") from error
 
     async def _get(self, remote: Remote, path: str, *, verify: bool = True) -> bytes:
+        import aiohttp  # Deferred: many modules, for servers with extension servers.
+
         url = path
         fields: Mapping[str, str] = {"Accept": "application/json"}
         try:

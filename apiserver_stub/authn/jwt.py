@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from jwt.api_jws import PyJWS
-from jwt.exceptions import InvalidTokenError
 
 from apiserver_stub.authn.keys import ALGORITHMS, PublicKey, SigningKey
 from nodeagent.base.structs import Struct
 
-_JWS = PyJWS(algorithms=list(ALGORITHMS))
+if TYPE_CHECKING:
+    from jwt.api_jws import PyJWS
+
+
+@cache
+def _signatures() -> PyJWS:
+    """Return the implementation. Deferred: it loads an HTTP client, and the first token may be hours away."""
+    from jwt.api_jws import PyJWS
+
+    return PyJWS(algorithms=list(ALGORITHMS))
 
 
 class TokenError(ValueError):
@@ -49,8 +57,10 @@ def parse(text: str) -> Token:
 
     :raises TokenError: it is not a token.
     """
+    from jwt.exceptions import InvalidTokenError
+
     try:
-        found = _JWS.decode_complete(text, options={"verify_signature": False})
+        found = _signatures().decode_complete(text, options={"verify_signature": False})
         claims = msgspec.json.decode(found["payload"])
     except (InvalidTokenError, ValueError, RecursionError) as error:
         raise TokenError("malformed jwt") from error
@@ -63,4 +73,4 @@ def parse(text: str) -> Token:
 def sign(key: SigningKey, claims: dict[str, Any]) -> str:
     """Return a token with these *claims*."""
     headers = {"kid": key.public.key_id, "typ": None}  # Upstream's tokens have no type.
-    return _JWS.encode(msgspec.json.encode(claims), key.private, key.algorithm, headers)
+    return _signatures().encode(msgspec.json.encode(claims), key.private, key.algorithm, headers)

@@ -11,7 +11,6 @@ import ssl
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-import aiohttp
 import msgspec
 
 from apiserver_stub.authn import jwt
@@ -21,7 +20,7 @@ from nodeagent.base.aio import Clock, TaskOwner, TokenBucket
 _log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 10.0
-_TIMEOUT = aiohttp.ClientTimeout(total=30.0)
+_TIMEOUT_SECONDS = 30.0
 _MAX_BYTES = 1 << 20
 _REFRESH_QPS, _REFRESH_BURST = 0.5, 10
 """Rate limit for requests to the issuer, which unauthenticated clients can cause."""
@@ -53,12 +52,15 @@ class HttpsFetcher:
         self._context = ssl.create_default_context(cadata=authority or None)
 
     async def fetch(self, url: str, bearer: str = "") -> bytes:
+        import aiohttp  # Deferred: many modules, for servers with an issuer.
+
         if urlsplit(url).scheme != "https":
             raise IssuerError(f"{url}: not an https URL")
         headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
+        timeout = aiohttp.ClientTimeout(total=_TIMEOUT_SECONDS)
         try:
             async with (
-                aiohttp.ClientSession(timeout=_TIMEOUT, trust_env=False) as session,
+                aiohttp.ClientSession(timeout=timeout, trust_env=False) as session,
                 session.get(url, headers=headers, ssl=self._context, allow_redirects=False) as response,
             ):
                 if response.status != 200:

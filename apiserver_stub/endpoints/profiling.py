@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery.status import ApiError, bad_request
@@ -40,6 +39,8 @@ class Profiling:
             return None
         name = path.removeprefix(ROOT.rstrip("/")).strip("/")
         if not name:
+            import html  # Deferred: its table of names is large.
+
             items = "".join(
                 f'<li><a href="{label}">{label}</a>: {html.escape(text)}</li>' for label, text in PROFILES.items()
             )

@@ -9,11 +9,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import aiohttp
-from aiohttp.client_proto import ResponseHandler
-from aiohttp.connector import Connection
+from typing import TYPE_CHECKING, TypeVar
 
 from apiserver_stub.apimachinery.objects import Object, decode, dig
 from apiserver_stub.apimachinery.status import ApiError, internal, not_found
@@ -24,6 +20,8 @@ from nodeagent.base.structs import Struct
 from nodeagent.base.tls import KeyPair, TlsError, covers, generate_ca, issue, write_private
 
 if TYPE_CHECKING:
+    import aiohttp
+
     from apiserver_stub.storage import Store
 
 _log = logging.getLogger(__name__)
@@ -159,8 +157,12 @@ class NodeAgents:
     @asynccontextmanager
     async def session(self, endpoint: Endpoint) -> AsyncIterator[aiohttp.ClientSession]:
         """Yield an HTTP client for *endpoint* that follows no redirects and adds no default headers."""
+        import aiohttp  # Deferred: many modules, not before the first connection to a node.
+
+        from apiserver_stub.nodes.connector import AgentConnector
+
         async with aiohttp.ClientSession(
-            connector=_Connector(self, endpoint),
+            connector=AgentConnector(self.connect, endpoint),
             timeout=aiohttp.ClientTimeout(total=None),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
@@ -176,6 +178,8 @@ class NodeAgents:
         :raises ApiError: the node does not exist or has no address.
         :raises Unreachable: the agent cannot be reached, or does not respond in time.
         """
+        import aiohttp  # Deferred: see session.
+
         endpoint = await self.endpoint_of(node_name)
         headers = {"Content-Type": "application/json"} if body else {}
         try:
@@ -200,24 +204,6 @@ class NodeAgents:
                 continue
             return host
         return hosts[-1]
-
-
-class _Connector(aiohttp.BaseConnector):
-    """Connects like :class:`NodeAgents`, with a new connection per session.
-
-    The request has no ``Connection: close``: the end of the response could be lost if a slow client pauses reading from
-    the agent while the agent closes the connection.
-    """
-
-    def __init__(self, agents: NodeAgents, endpoint: Endpoint) -> None:
-        super().__init__(limit=0)
-        self._agents, self._endpoint = agents, endpoint
-
-    async def connect(self, req: aiohttp.ClientRequest, traces: Any, timeout: aiohttp.ClientTimeout) -> Connection:
-        """Return a new connection; aiohttp closes it with the response."""
-        loop = asyncio.get_running_loop()
-        protocol = await self._agents.connect(lambda: ResponseHandler(loop=loop), self._endpoint)
-        return Connection(self, req.connection_key, protocol, loop)
 
 
 def preferred(node: Object, types: Sequence[str]) -> list[str]:

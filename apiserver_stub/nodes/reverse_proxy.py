@@ -6,9 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import aiohttp
-from yarl import URL
-
 from apiserver_stub.apimachinery.status import ApiError, internal
 from apiserver_stub.nodes.agents import Endpoint, Unreachable
 from apiserver_stub.nodes.headers import forwarded, returned
@@ -21,6 +18,9 @@ from apiserver_stub.transport.websocket import is_websocket
 from nodeagent.base.tunnel import is_upgrade
 
 if TYPE_CHECKING:
+    import aiohttp
+    from yarl import URL
+
     from apiserver_stub.nodes.stream import Stream
 
 _MAX_ERROR_BYTES = 50_000
@@ -43,6 +43,8 @@ async def relay_text(stream: Stream, endpoint: Endpoint, target: str) -> Rendere
 
     :raises ApiError: 500, *endpoint* does not respond; or the error that it responds with.
     """
+    import aiohttp  # Deferred: many modules, not before the first connection to a node.
+
     async with stream.agents.session(endpoint) as session:
         try:
             async with session.get(_url(endpoint, target), allow_redirects=False) as upstream:
@@ -78,6 +80,8 @@ async def relay(
     :param redirects: return redirects to the client; otherwise they become a 502.
     :raises ApiError: 503, *endpoint* does not respond.
     """
+    import aiohttp  # Deferred: see relay_text.
+
     http = stream.http
     if is_upgrade(http):
         return await upgrade(stream, endpoint, target, caller=caller, redirects=redirects)
@@ -136,6 +140,8 @@ def _get_failed(endpoint: Endpoint, target: str, why: str) -> ApiError:
 
 
 def _url(endpoint: Endpoint, target: str) -> URL:
+    from yarl import URL  # Deferred: loaded with aiohttp.
+
     return URL(endpoint.origin + target, encoded=True)
 
 

@@ -13,7 +13,7 @@ from apiserver_stub.plugin_discovery import discover_plugins
 TITLE = "Admission"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class AdmissionOptions:
     admission_control_config_file: Path | None = None
     enable_admission_plugins: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ from apiserver_stub.options.declare import Group
 TITLE = "Extension API servers"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class AggregationOptions:
     enable_aggregator_routing: bool = False
     aggregator_reject_forwarding_redirect: bool = True

@@ -16,7 +16,7 @@ TITLE = "Audit"
 PLUGINS = ("log", "webhook")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class AuditOptions(NameOptions):
     audit_policy_file: Path | None = None
     audit_log_path: str = ""

@@ -14,7 +14,7 @@ WEBHOOK_VERSIONS = ("v1", "v1beta1")
 CONFIG_GATE = "StructuredAuthenticationConfiguration"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class AuthenticationOptions:
     anonymous_auth: bool = True
     client_ca_file: Path | None = None

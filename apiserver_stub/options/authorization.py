@@ -24,7 +24,7 @@ SPECIFIED = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class AuthorizationOptions:
     authorization_mode_given: tuple[str, ...] | None = None
     authorization_config: Path | None = None

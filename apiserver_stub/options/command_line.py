@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ _GROUPS: tuple[Any, ...] = (
 """Modules with ``TITLE``, ``declare`` and optionally ``check`` and ``warnings``, in the order of ``--help``."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False)
 class Options(
     ServerOptions,
     ServingOptions,
@@ -96,7 +96,17 @@ class Options(
     MetricOptions,
     LogOptions,
 ):
-    """Parsed options: the fields of all groups."""
+    """Parsed options: the fields of all groups, with their defaults unless *given*."""
+
+    def __init__(self, **given: Any) -> None:  # A generated one, of hundreds of fields, costs memory and time.
+        for item in fields(self):
+            if item.name in given:
+                value = given.pop(item.name)
+            else:
+                value = item.default if item.default_factory is MISSING else item.default_factory()
+            object.__setattr__(self, item.name, value)
+        if given:
+            raise TypeError(f"unknown options: {', '.join(given)}")
 
     @property
     def certificates(self) -> Path:

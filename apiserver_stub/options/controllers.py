@@ -15,7 +15,7 @@ _JITTER = 1.2
 """Least ratio of renewal deadline and retry period, as in Kubernetes."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class ControllerOptions:
     controllers: tuple[str, ...] = ("*",)
     leader_elect_lease_seconds: float = 15.0

@@ -19,7 +19,7 @@ from nodeagent.base.release import OLDEST, Release
 TITLE = "Features"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class FeatureOptions(NameOptions):
     """Feature options; the names of API groups in ``--runtime-config`` depend on the name options."""
 

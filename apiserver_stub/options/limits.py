@@ -11,7 +11,7 @@ from apiserver_stub.options.declare import Group
 TITLE = "Limits and shutdown"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class LimitOptions:
     max_requests_inflight: int = 400
     max_mutating_requests_inflight: int = 200

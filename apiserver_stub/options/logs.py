@@ -12,7 +12,7 @@ from nodeagent.base.logging import MAX_VERBOSITY
 TITLE = "Logging"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class LogOptions:
     verbosity: int = 0
     vmodule: str = ""

@@ -25,7 +25,7 @@ _FORMAT = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class MetricOptions:
     allow_metric_labels: Mapping[str, str] = field(default_factory=dict)
     allow_metric_labels_manifest: Path | None = None

@@ -12,7 +12,7 @@ TITLE = "Names"
 _USUAL = Identity()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class NameOptions:
     api_domain: str = _USUAL.api_domain
     label_domain: str = _USUAL.label_domain

@@ -13,7 +13,7 @@ TITLE = "Connections to node agents"
 _TYPES = ("Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class NodeAgentOptions:
     nodeagent_certificate_authority: Path | None = None
     nodeagent_client_certificate: Path | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import shutil
+import os
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -75,7 +75,7 @@ class _Wide(argparse.HelpFormatter):
     """Help formatter with a limited line width and without line breaks at hyphens."""
 
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=_NAMES_WIDTH, width=min(_WIDTH, shutil.get_terminal_size().columns))
+        super().__init__(prog, max_help_position=_NAMES_WIDTH, width=min(_WIDTH, _columns()))
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False, break_long_words=False)
@@ -102,3 +102,11 @@ class _Version(argparse.Action):
 def _unknown(argument: str) -> str:
     name = argument.partition("=")[0]
     return f"unknown flag: {name}" if name.startswith("-") else f"unexpected argument: {argument}"
+
+
+def _columns() -> int:
+    """Return the width of the terminal; as ``shutil.get_terminal_size``, without the compression libraries."""
+    try:
+        return int(os.environ.get("COLUMNS", "0")) or os.get_terminal_size().columns
+    except (OSError, ValueError):
+        return 80

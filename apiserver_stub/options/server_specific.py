@@ -22,7 +22,7 @@ def _default_data_dir() -> Path:
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / _NAME
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class ServerOptions:
     data_dir_given: Path | None = None
     free_port: bool = False

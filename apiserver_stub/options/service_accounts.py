@@ -16,7 +16,7 @@ _WARN_SECONDS = 3607
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 3600, 1 << 32
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class ServiceAccountOptions:
     api_audiences: tuple[str, ...] = ()
     """Audiences of this API; empty means the issuers."""

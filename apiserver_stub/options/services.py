@@ -20,7 +20,7 @@ _USUAL = "10.0.0.0/24"
 _BALANCERS = ("130.211.0.0/22", "35.191.0.0/16")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class ServiceOptions:
     service_cluster_ip_range: str = ""
     service_node_port_range: range = range(30000, 32768)

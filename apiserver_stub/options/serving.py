@@ -17,7 +17,7 @@ _DEFAULT_STREAMS = 100
 _MOST_STREAMS = (1 << 31) - 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class ServingOptions:
     bind_address: str = "0.0.0.0"  # noqa: S104 - upstream's default
     advertise_address: str = ""

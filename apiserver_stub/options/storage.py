@@ -22,7 +22,7 @@ _OVERRIDE_FORM = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class StorageOptions(NameOptions):
     storage_backend: str = ""
     store_servers: tuple[str, ...] = ()

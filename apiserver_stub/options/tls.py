@@ -16,7 +16,7 @@ TITLE = "TLS"
 _SUITES_OF_HTTP2 = ("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class TlsOptions:
     tls_cert_file: Path | None = None
     tls_private_key_file: Path | None = None

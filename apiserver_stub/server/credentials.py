@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
-import yaml
+import msgspec
 
 from nodeagent.base.tls import write_private
 
@@ -34,13 +34,28 @@ def read_tokens(path: Path) -> tuple[str, str]:
 
 def write_kubeconfig(path: Path, url: str, authority: Path, user: str, token: str) -> None:
     """Write a kubeconfig for *user* with mode 0600."""
-    name = "nodeagent"
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": name, "cluster": {"server": url, "certificate-authority": str(authority.absolute())}}],
-        "users": [{"name": user, "user": {"token": token}}],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": user}}],
-        "current-context": name,
-    }
-    write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
+    name, server, ca_file = "nodeagent", _quoted(url), _quoted(str(authority.absolute()))
+    text = f"""apiVersion: v1
+kind: Config
+clusters:
+- name: {name}
+  cluster:
+    server: {server}
+    certificate-authority: {ca_file}
+users:
+- name: {_quoted(user)}
+  user:
+    token: {_quoted(token)}
+contexts:
+- name: {name}
+  context:
+    cluster: {name}
+    user: {_quoted(user)}
+current-context: {name}
+"""
+    write_private(path, text.encode())
+
+
+def _quoted(text: str) -> str:
+    """Return a YAML string, which may be in JSON form."""
+    return msgspec.json.encode(text).decode()

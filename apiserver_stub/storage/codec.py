@@ -10,7 +10,6 @@ import re
 from typing import Any
 
 import msgspec
-import yaml
 
 from apiserver_stub.apimachinery import media, objects
 from apiserver_stub.storage.encryption import IDENTITY, DecryptionError, Encryption, Transformer
@@ -22,7 +21,6 @@ from nodeagent.base.structs import Struct
 _MAGIC = b"k8s\0"
 _AS_SERVED = re.compile(rb'\{"kind":"[^"\\]*","apiVersion":"[^"\\]*","metadata":\{')
 _STORED = yamlsafe.Limits(max_bytes=16 << 20)
-_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 class StorageCodec(Struct, frozen=True):
@@ -68,7 +66,10 @@ class StorageCodec(Struct, frozen=True):
             except apiproto.ProtobufError:  # The kind has no definition, or a value is out of range.
                 return data + b"\n"
         if self.media_type == media.YAML:
-            text: bytes = yaml.dump(objects.decode(data), Dumper=_DUMPER, sort_keys=False, encoding="utf-8")
+            import yaml  # Deferred: only this encoding needs it.
+
+            dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+            text: bytes = yaml.dump(objects.decode(data), Dumper=dumper, sort_keys=False, encoding="utf-8")
             return text
         return data + b"\n"
 

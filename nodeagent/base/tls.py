@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from nodeagent.base.names import is_ip, subdomain_problems
@@ -246,8 +245,9 @@ def covers(certificate: bytes, names: Iterable[str], *, at: datetime | None = No
 def write_private(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     """Write *data* to *path* atomically, readable only by the owner unless *mode* permits more."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        temporary = Path(file.name)
+    # Not a file of ``tempfile``, which loads the compression libraries.
+    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
         try:
             os.fchmod(file.fileno(), mode)
             file.write(data)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import aiohttp
 import msgspec
 
 from apiserver_stub.admission.listers import Lister
@@ -16,6 +15,9 @@ from apiserver_stub.admission.webhooks.users import NO_USERS, WebhookUsers, pres
 from apiserver_stub.aggregation.proxy_client_cert import ClientPair
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.webhook import WebhookError, exchange
+
+if TYPE_CHECKING:
+    import aiohttp
 
 _MAX_RESPONSE_BYTES = 8 << 20
 
@@ -46,6 +48,8 @@ class WebhookClient:
 
         :raises WebhookCallError: the webhook does not respond within *timeout_seconds*, or its response is invalid.
         """
+        import aiohttp  # Deferred: many modules, for servers that call webhooks.
+
         url, server_name = self._address(config)
         context, authorization = await self._context(config.get("caBundle") or "", url, server_name)
         if self._session is None:

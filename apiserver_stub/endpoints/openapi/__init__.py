@@ -6,13 +6,13 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Mapping
-from email.utils import formatdate
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery import media, objects
 from apiserver_stub.apimachinery.version import git_version
 from apiserver_stub.endpoints.openapi.operations import Operations
 from apiserver_stub.endpoints.openapi.schemas import Schemas
+from apiserver_stub.transport.http_date import format_http_date
 from apiserver_stub.verbs.responses import Reply
 from nodeagent.base.release import OLDEST, Release
 
@@ -115,7 +115,7 @@ class OpenApi:
                 location = f"{path}?hash={_hash(body)}"
                 return Reply(301, body=b"", headers={"Location": location})
             headers["Cache-Control"] = "public, immutable"
-            headers["Expires"] = formatdate(time.time() + _KEPT_SECONDS, usegmt=True)
+            headers["Expires"] = format_http_date(time.time() + _KEPT_SECONDS)
         if request.headers.get("If-None-Match") == tag:
             return Reply(304, body=b"", content_type=content_type, headers=headers)
         if content_type != media.JSON:

@@ -7,7 +7,6 @@ import binascii
 import re
 from collections.abc import Callable, Mapping
 from datetime import date
-from email.utils import parseaddr
 from ipaddress import IPv4Address, IPv6Address, ip_network
 
 from nodeagent.base import gourl
@@ -36,6 +35,8 @@ _ADDRESS = re.compile(r"[^\s@<>()\[\],;:\"]+@[^\s@<>()\[\],;:\"]+")
 
 
 def _is_email(text: str) -> bool:
+    from email.utils import parseaddr  # Deferred: loads many modules for a rare format.
+
     _, address = parseaddr(text)
     return _ADDRESS.fullmatch(address) is not None
 

@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import threading
 import time
-import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -134,6 +133,8 @@ class Profiles:
     async def _heap(self, query: Mapping[str, str], name: str) -> Content:
         seconds = self._seconds(query, 0.0)
         kind = "alloc" if name == "allocs" else "inuse"
+        import tracemalloc  # Deferred: for this profile only.
+
         if seconds or tracemalloc.is_tracing():
             samples = await heap_stacks(seconds, self._clock)
         else:

@@ -9,13 +9,16 @@ import signal
 import sys
 import threading
 import time
-import tracemalloc
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from nodeagent.base.aio import Clock
 from nodeagent.base.profiling.encoding import Frame, Stack, frame_of, stack_of
+
+if TYPE_CHECKING:
+    import tracemalloc
 
 SAMPLES_PER_SECOND = 100
 HEAP_FRAMES = 16
@@ -105,6 +108,8 @@ async def heap_stacks(seconds: float, clock: Clock) -> dict[Stack, Sequence[int]
 
 async def _traced(seconds: float, clock: Clock) -> tracemalloc.Snapshot:
     """Return a snapshot of the allocations; tracing, which slows every allocation down, ends before it is evaluated."""
+    import tracemalloc  # Deferred: for profiles only.
+
     ours = not tracemalloc.is_tracing()
     if ours:
         tracemalloc.start(HEAP_FRAMES)

@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from nodeagent.base.aio import Clock
-from nodeagent.base.tunnel import ConnectionHijacked, End, MalformedResponseHead, Tunnel, hijack, without_token
+from nodeagent.base.tunnel import End, MalformedResponseHead, Tunnel, without_token
 from nodeagent.contracts.server import SENT_BYTES
+from nodeagent_plugins.routes_exec.hijack import ConnectionHijacked, hijack
 
 CONNECT_SECONDS = 10.0
 HEAD_SECONDS = 30.0
