@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 OBJECTS = Path(__file__).parent / "objects"
 NEWEST_OBJECTS = OBJECTS / "release-1.36"
 """Base objects for recordings of release 1.36."""
@@ -141,7 +142,7 @@ def resources(directory: Path = OBJECTS) -> list[Resource]:
     found = []
     for path in sorted(directory.glob("*.yaml")):
         if path.stem != "setup":
-            bases = tuple(yaml.safe_load_all(path.read_text()))
+            bases = tuple(yaml.load_all(path.read_text(), Loader=_LOADER))
             found.append(Resource(path.stem, bases[0]["apiVersion"], bases[0]["kind"], bases))
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 _SCALARS = {"Quantity": "quantity", "IntOrString": "int-or-string", "Time": "time", "MicroTime": "micro-time"}
@@ -18,12 +19,12 @@ class Shape:
     document: dict[str, Any] = field(repr=False, compare=False)
     node: dict[str, Any] = field(repr=False, compare=False)
 
-    @property
+    @cached_property
     def fields(self) -> dict[str, Shape]:
         found = self.node.get("properties", {})
         return {name: shape_of(self.document, node) for name, node in found.items()}
 
-    @property
+    @cached_property
     def item(self) -> Shape:
         return shape_of(self.document, self.node.get("items") or self.node.get("additionalProperties") or {})
 

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from nodeagent.base.tls import generate_ca, issue, write_private
-from tests.integration.programs import START_SECONDS, ApiServer, cpu_seconds, free_port, wait_until
+from tests.integration.programs import START_SECONDS, ApiServer, cpu_seconds, free_port, rss_mib, wait_until
 
 VARIABLE = "NODEAGENT_REFERENCE_API_SERVER"
 _NODE = "node-1"
@@ -75,6 +75,9 @@ class ReferenceApiServer(ApiServer):
     def cpu_seconds(self) -> float:
         """Return the CPU time of the server and its store."""
         return super().cpu_seconds() + (cpu_seconds(self._etcd.pid) if self._etcd is not None else 0.0)
+
+    def store_rss_mib(self) -> float:
+        return rss_mib(self._etcd.pid) if self._etcd is not None else 0.0
 
     def create_pod(self, pod: Mapping[str, Any]) -> Any:
         """Create the pod with nodeName, because there is no scheduler."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -171,3 +173,11 @@ def _call_once(api: Api, operation: Any, failures: list[str]) -> None:
             failures.append(f"{case.method} {path}?{text} {body}: {code} {response}")
 
     call()
+
+
+def test_generated_requests_and_found_failures_cause_no_internal_error() -> None:
+    """Send the requests that once failed, and some random ones, to a server with everything enabled."""
+    corpus = Path(__file__).parents[2] / "api_fuzz" / "corpus.jsonl"
+    command = [sys.executable, "-m", "tests.api_fuzz", "--requests=1200", "--seed=7", f"--replay={corpus}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
