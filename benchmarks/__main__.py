@@ -17,6 +17,7 @@ from benchmarks import (
     devices,
     eviction,
     fleet,
+    heartbeats,
     host,
     latency,
     one_pod,
@@ -53,9 +54,10 @@ BENCHMARKS: dict[str, Benchmark] = {
     "api_server": api_server,
     "watchers": watchers,
     "fleet": fleet,
+    "heartbeats": heartbeats,
 }
 RECORDED_RUNS = 3
-COMPARED = frozenset(["static_pods", "api_pods", "one_pod", "api_server", "watchers"])
+COMPARED = frozenset(["static_pods", "api_pods", "one_pod", "api_server", "watchers", "heartbeats"])
 """Benchmarks that can also measure the kubelet and kube-apiserver."""
 
 
