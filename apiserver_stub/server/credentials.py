@@ -35,25 +35,27 @@ def read_tokens(path: Path) -> tuple[str, str]:
 def write_kubeconfig(path: Path, url: str, authority: Path, user: str, token: str) -> None:
     """Write a kubeconfig for *user* with mode 0600."""
     name, server, ca_file = "nodeagent", _quoted(url), _quoted(str(authority.absolute()))
-    text = f"""apiVersion: v1
-kind: Config
-clusters:
-- name: {name}
-  cluster:
-    server: {server}
-    certificate-authority: {ca_file}
-users:
-- name: {_quoted(user)}
-  user:
-    token: {_quoted(token)}
-contexts:
-- name: {name}
-  context:
-    cluster: {name}
-    user: {_quoted(user)}
-current-context: {name}
-"""
-    write_private(path, text.encode())
+    lines = (
+        "apiVersion: v1",
+        "kind: Config",
+        "clusters:",
+        f"- name: {name}",
+        "  cluster:",
+        f"    server: {server}",
+        f"    certificate-authority: {ca_file}",  # wording: ok
+        "users:",
+        f"- name: {_quoted(user)}",
+        "  user:",
+        f"    token: {_quoted(token)}",
+        "contexts:",
+        f"- name: {name}",
+        "  context:",
+        f"    cluster: {name}",
+        f"    user: {_quoted(user)}",
+        f"current-context: {name}",
+        "",
+    )
+    write_private(path, "\n".join(lines).encode())
 
 
 def _quoted(text: str) -> str:

@@ -126,7 +126,7 @@ def headers(values: Values) -> list[tuple[str, str]]:
 
 
 def query(values: Values, verb: str, subresource: str = "", *, dry_run: bool = False) -> str:
-    """Return the query of a request, empty or with its question mark.
+    """Return the query of a request, empty or starting with ``?``.
 
     :param dry_run: the request must have no effect.
     """

@@ -29,7 +29,9 @@ def run_pytest(suite: Suite, python: Path, tests: Sequence[Path], server: ApiSer
     """
     root, report = _root(tests), server.directory / "report.xml"
     command = [str(python), "-m", "pytest", "-q", "-p", "client_suites_plugin", "-p", "no:cacheprovider"]
-    command += ["-o", "addopts=", f"--timeout={suite.seconds}", "--timeout-method=thread", "--reruns=1"]
+    # Without the options and warning filters of this project, which pytest reads for sources without a configuration.
+    command += ["-o", "addopts=", "-o", "filterwarnings="]
+    command += [f"--timeout={suite.seconds}", "--timeout-method=thread", "--reruns=1"]
     command += ["-n", "1", "--max-worker-restart=1000", f"--junit-xml={report}", f"--rootdir={root}"]
     command += ["--import-mode=importlib", *suite.arguments, *map(str, tests)]
     variables = {"PYTHONPATH": str(_STAND_INS), "PATH": f"{python.parent}:{os.environ['PATH']}"}
