@@ -64,7 +64,8 @@ class Problem(Struct, frozen=True):
 
     def __str__(self) -> str:
         location = f"{self.source}: {self.path}" if self.path else self.source
-        value = "" if self.value is None else f" {self.value!r}"
+        shown = str(self.value).lower() if isinstance(self.value, bool) else repr(self.value)
+        value = "" if self.value is None else f" {shown}"
         return f"{location}:{value} {self.rule}" if value else f"{location}: {self.rule}"
 
 

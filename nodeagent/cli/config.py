@@ -22,7 +22,7 @@ from nodeagent.config.credentials import decode_source, load_credential_provider
 from nodeagent.config.fields import Field, all_fields
 from nodeagent.config.files import UnreadableFile, read_layer
 from nodeagent.config.flags import FlagParser, add_flags, field_flags, read_flags
-from nodeagent.config.gate_usage import all_ineffective_settings, ineffective_settings
+from nodeagent.config.gate_usage import all_ineffective_settings, ineffective_settings, reason_without_effect
 from nodeagent.config.host_checks import host_problems
 from nodeagent.config.load import Loaded, load, load_configuration, load_file, masked
 from nodeagent.config.release import last_release
@@ -57,7 +57,11 @@ def add_parser(subparsers: Any) -> None:
 
     effective = actions.add_parser("effective", help="print the configuration that results from flags")
     effective.add_argument("--provenance", action="store_true", help="print the origin of each value")
-    effective.add_argument("--unimplemented", action="store_true", help="list accepted settings without effect")
+    effective.add_argument(
+        "--unimplemented",
+        action="store_true",
+        help="list accepted settings without effect, with --config those of the file",
+    )
     _add_output(effective, "yaml", "json")
     add_flags(effective)
     effective.set_defaults(handler=_guarded(_effective))
@@ -99,9 +103,10 @@ def _validate(arguments: argparse.Namespace) -> int:
         warnings = ()
     else:
         loaded = _load_file(arguments.file, arguments.compatibility_version)
-        if arguments.strict and loaded.tolerated:
-            raise ConfigError(loaded.tolerated)
-        if not arguments.other_host and (problems := host_problems(loaded.config, loaded.gates, arguments.file)):
+        problems = list(loaded.tolerated) if arguments.strict else []
+        if not arguments.other_host:
+            problems += host_problems(loaded.config, loaded.gates, arguments.file)
+        if problems:
             raise ConfigError(problems)
         warnings = [*loaded.warnings, *_idle(loaded)]
     if arguments.plugin_config:
@@ -116,14 +121,12 @@ def _validate(arguments: argparse.Namespace) -> int:
 
 
 def _effective(arguments: argparse.Namespace) -> int:
+    flags = read_flags(arguments)
+    if arguments.unimplemented and not (flags.settings.config or flags.settings.config_dir):
+        return _print_ineffective(all_ineffective_settings(), arguments.output)
+    loaded = load(flags, query_server_version)
     if arguments.unimplemented:
-        ineffective = all_ineffective_settings()
-        if arguments.output == "json":
-            print_json(ineffective)
-        else:
-            print(*ineffective, sep="\n")
-        return ExitCode.OK
-    loaded = load(read_flags(arguments), query_server_version)
+        return _print_ineffective(ineffective_settings(loaded.gates), arguments.output)
     for warning in [*loaded.warnings, *_idle(loaded)]:
         print(f"warning: {warning}", file=sys.stderr)
     plain = {"apiVersion": names.native_version(), "kind": names.NATIVE_KIND, **masked(loaded.config)}
@@ -135,6 +138,15 @@ def _effective(arguments: argparse.Namespace) -> int:
     else:
         rows = [(path, loaded.provenance.describe(path), json.dumps(value)) for path, value in _leaves(plain).items()]
         print_table([*rows, _release_row(loaded)])
+    return ExitCode.OK
+
+
+def _print_ineffective(paths: Sequence[str], output: str) -> int:
+    reasons = {path: reason_without_effect(path.removeprefix("featureGates.")) for path in paths}
+    if output == "json":
+        print_json(reasons)
+    else:
+        print_table([[path, reason] for path, reason in reasons.items()])
     return ExitCode.OK
 
 

@@ -161,7 +161,8 @@ class CrashLoopBackOffConfig(ConfigStruct, frozen=True):
 
 class UserNamespaces(ConfigStruct, frozen=True):
     ids_per_pod: Annotated[
-        Int64 | None, doc("IDs in the user namespace of a pod; only 65536 is supported.", since="1.33")
+        Int64 | None,
+        doc("IDs in the user namespace of a pod: 65536, the default, or a multiple of it.", since="1.33"),
     ] = None
 
 

@@ -28,8 +28,12 @@ from nodeagent.base.criproto import api_pb2 as cri
 from tests.integration import images
 
 CNI_PLUGINS = Path("/usr/lib/cni")
-LATER = Path(__file__).parents[2] / "build/containerd-1.7/usr/bin"
+BUILD = Path(__file__).parents[2] / "build"
+LATER = BUILD / "containerd-1.7/usr/bin"
 """Directory to which tools/test-parts extracts containerd of the next Debian release."""
+CONTAINERD_2 = BUILD / "containerd-2/usr/bin"
+"""The same for containerd 2 of the Debian release in development, with a runc that it can use for user namespaces; it
+does not exist if that containerd does not run on this host."""
 MAX_NETWORKS = 200
 NETWORK_LOCKS = Path("/tmp/containerd-networks")
 """Not below ``TMPDIR``: runs with different temporary directories share the names of network interfaces."""
@@ -89,6 +93,8 @@ class Containerd:
         self._environment = {**os.environ, "PATH": path if executables is None else f"{executables}:{path}"}
         self._own_directory = directory is None
         self.directory = Path(tempfile.mkdtemp(prefix="containerd-")) if directory is None else directory.resolve()
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.directory.chmod(0o711)  # The root user of a user namespace has to reach the containers' root directories.
         self.socket = self.directory / "containerd.sock"
         self.endpoint = f"unix://{self.socket}"
         self._process: subprocess.Popen[bytes] | None = None

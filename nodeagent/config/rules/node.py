@@ -16,7 +16,8 @@ from nodeagent.config.rules.sysctls import check_pattern
 from nodeagent.contracts.configuration import LoggingConfiguration
 from nodeagent.model.image_allowlist import pattern_problem
 
-_IDS_PER_POD = 65536
+_ID_RANGE = 65536
+_MAX_IDS = (1 << 32) - 1
 _DEFAULT_PERIOD = Duration.of(milliseconds=100)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?!\d+$)")
 
@@ -163,8 +164,9 @@ def _check_kernel(check: Check) -> None:
     check.one_of("memoryReservationPolicy", ("None", "TieredReservation"))
     if check.config.memory_reservation_policy == "TieredReservation":
         check.needs_gate("memoryReservationPolicy", "MemoryQoS")
-    if check.config.user_namespaces.ids_per_pod not in (None, _IDS_PER_POD):
-        check.fail("userNamespaces.idsPerPod", f"must be {_IDS_PER_POD}: other sizes are not supported")
+    ids = check.config.user_namespaces.ids_per_pod
+    if ids is not None and (ids % _ID_RANGE or not _ID_RANGE <= ids <= _MAX_IDS):
+        check.fail("userNamespaces.idsPerPod", f"must be a multiple of {_ID_RANGE}, from {_ID_RANGE} to {_MAX_IDS}")
     check.at_least(0, "maxOpenFiles")
     check.between(-1000, 1000, "oomScoreAdj")
     check.between(0, 31, "iptablesMasqueradeBit", "iptablesDropBit")

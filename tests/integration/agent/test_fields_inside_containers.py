@@ -14,7 +14,7 @@ import yaml
 from nodeagent_plugins.pod_admission.apparmor import is_enabled
 from tests.integration.agent.conftest import Node, _ready
 from tests.integration.cdi_specs import SCRIPT, SEEN, write_spec
-from tests.integration.containerd import LATER, Containerd
+from tests.integration.containerd import CONTAINERD_2, LATER, Containerd
 from tests.integration.embedded_runtime.conftest import EmbeddedRuntime
 from tests.integration.plugins.test_example_policy import Environment
 from tests.integration.programs import ApiServer, NodeAgent, simple_pod, wait_until
@@ -22,8 +22,11 @@ from tests.integration.programs import ApiServer, NodeAgent, simple_pod, wait_un
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 DOCS = Path(__file__).parents[3] / "docs"
-RUNTIMES = ("containerd 1.6", "containerd 1.7", "embedded")
+EXECUTABLES = {"containerd 1.6": None, "containerd 1.7": LATER, "containerd 2.1": CONTAINERD_2}
+RUNTIMES = (*EXECUTABLES, "embedded")
+INSTALLED = [name for name in RUNTIMES if name != "containerd 2.1" or CONTAINERD_2.exists()]
 GATES = {"ContainerStopSignals": True, "EventedPLEG": True}
+IDS_PER_POD = 131072
 MI = 1 << 20
 CDI_PLUGIN = """
     import dataclasses
@@ -59,7 +62,7 @@ class FieldsNode(Node):
     runtime_directory = Path()
 
 
-@pytest.fixture(scope="module", params=RUNTIMES)
+@pytest.fixture(scope="module", params=INSTALLED)
 def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FieldsNode]:
     """Node of release 1.36 on one of the runtimes, after the pods were created."""
     directory = tmp_path_factory.mktemp("fields")
@@ -69,7 +72,7 @@ def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             runtime = stack.enter_context(closing(EmbeddedRuntime()))
             runtime.start()
         else:
-            runtime = stack.enter_context(Containerd(executables=LATER if request.param == "containerd 1.7" else None))
+            runtime = stack.enter_context(Containerd(executables=EXECUTABLES[request.param]))
         environment = Environment(directory / "venv")
         environment.add_module("cdi_by_annotation", CDI_PLUGIN)
         api, agent = ApiServer(directory), NodeAgent(directory, runtime.endpoint)
@@ -80,7 +83,7 @@ def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         stack.callback(api.stop)
         api.start("--compatibility-version=1.36", "--feature-gates=ContainerStopSignals=true")
         stack.callback(agent.stop)
-        agent.start(failCgroupV1=False, featureGates=GATES)
+        agent.start(failCgroupV1=False, featureGates=GATES, userNamespaces={"idsPerPod": IDS_PER_POD})
         wait_until(lambda: _ready(api), "the node is Ready")
         write_spec(runtime.directory / "cdi")
         for pod in yaml.safe_load_all((DOCS / "pod-fields.yaml").read_text()):
@@ -139,7 +142,7 @@ def has_only_read_only_mounts(node: FieldsNode) -> None:
 def has_mapped_users(node: FieldsNode) -> None:
     mapping, owner = lines_of(node, "user-namespace", 2)
     inside, outside, count = map(int, mapping.split())
-    assert (inside, outside >= 65536, count, owner) == (0, True, 65536, "0")
+    assert (inside, outside >= IDS_PER_POD, count, owner) == (0, True, IDS_PER_POD, "0")
 
 
 def has_unmasked_proc(node: FieldsNode) -> None:

@@ -21,7 +21,7 @@ from nodeagent.contracts.runtime import (
 from nodeagent_plugins.cri.client import CriRuntime
 from nodeagent_plugins.cri.connection import Connection
 from nodeagent_plugins.cri.image_service import CriImageService
-from tests.integration.containerd import LATER, Containerd
+from tests.integration.containerd import CONTAINERD_2, LATER, Containerd
 from tests.integration.images import BUSYBOX_IMAGE
 
 
@@ -79,10 +79,13 @@ async def exited(cri: CriRuntime, container_id: str) -> RuntimeContainerStatus:
     return await cri.container_status(container_id)
 
 
-@pytest.fixture(scope="session", params=["installed", *(["1.7"] if LATER.exists() else [])])
+VERSIONS = {"installed": None, "1.7": LATER, "2": CONTAINERD_2}
+
+
+@pytest.fixture(scope="session", params=[name for name, path in VERSIONS.items() if path is None or path.exists()])
 def containerd(request: pytest.FixtureRequest) -> Iterator[Containerd]:
-    """A private containerd for the session, of the installed version and of the later one."""
-    with Containerd(executables=LATER if request.param == "1.7" else None) as daemon:
+    """A private containerd for the session, of the installed version and of later ones."""
+    with Containerd(executables=VERSIONS[request.param]) as daemon:
         yield daemon
 
 

@@ -380,10 +380,15 @@ async def test_containers_and_client_survive_a_runtime_restart(containerd, cri, 
     assert (await cri.container_status(container_id)).state is ContainerState.RUNNING
 
 
-async def test_containerd_before_2_reports_no_features(cri):
+async def test_containerd_reports_features_since_2(cri):
     status = await cri.status()
 
-    assert (list(status.handlers), status.features, status.image_volumes) == ([], None, False)
+    if (await cri.version()).version.startswith("1."):
+        assert (list(status.handlers), status.features, status.image_volumes) == ([], None, False)
+    else:
+        handlers = {handler.name: handler for handler in status.handlers}
+        assert (handlers["runc"].recursive_read_only_mounts, handlers["runc"].user_namespaces) == (True, True)
+        assert (status.features.supplemental_groups_policy, status.image_volumes) == (True, True)
 
 
 async def test_pod_that_uses_the_nodes_user_namespace_runs(cri, pods):

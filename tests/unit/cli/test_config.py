@@ -59,7 +59,7 @@ def test_unknown_names_are_errors_only_for_strict_validation(run, file):
     assert strict_code == 1
     assert strict_err.splitlines() == [
         f"{path}:4: maxPodz: 1 is not a known field; did you mean maxPods?",
-        f"{path}:5: featureGates.Foo: True is not a feature gate of any known release",
+        f"{path}:5: featureGates.Foo: true is not a feature gate of any known release",
         "2 problems",
     ]
 
@@ -180,10 +180,22 @@ def test_provenance_as_json(run, file):
 def test_ineffective_gate_is_listed_and_warned_about(run, file, monkeypatch):
     monkeypatch.setattr("nodeagent.config.gate_usage.GATES_IN_USE", frozenset())
 
-    assert "featureGates.MemoryQoS" in run("effective", "--unimplemented")[1].splitlines()
-    assert "featureGates.MemoryQoS" in json.loads(run("effective", "--unimplemented", "-o", "json")[1])
+    reason = "not implemented"
+    assert f"featureGates.MemoryQoS {reason}" in (
+        " ".join(line.split()) for line in run("effective", "--unimplemented")[1].splitlines()
+    )
+    assert json.loads(run("effective", "--unimplemented", "-o", "json")[1])["featureGates.MemoryQoS"] == reason
     _, _, err = run("effective", f"--config={file(NATIVE + 'featureGates: {MemoryQoS: true}')}")
     assert "no effect yet: featureGates.MemoryQoS" in err
+
+
+def test_ineffective_gates_of_a_file_are_those_that_it_changes(run, file):
+    changed = file(NATIVE + "featureGates: {ContextualLogging: true, CSIVolumeHealth: true}")
+
+    listed = json.loads(run("effective", "--unimplemented", "-o", "json", f"--config={changed}")[1])
+
+    assert listed == {"featureGates.ContextualLogging": "the feature is always enabled"}
+    assert json.loads(run("effective", "--unimplemented", "-o", "json", f"--config={file(NATIVE)}")[1]) == {}
 
 
 @pytest.mark.parametrize("name", ["maxPods", "max_pods", "--max-pods"])

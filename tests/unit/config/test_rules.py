@@ -273,7 +273,10 @@ WRONG = [
     ),
     ("memoryReservationPolicy: All", "memoryReservationPolicy", "must be one of None, TieredReservation"),
     ("memoryReservationPolicy: TieredReservation", "memoryReservationPolicy", "needs the feature gate MemoryQoS"),
-    ("userNamespaces: {idsPerPod: 131072}", "userNamespaces.idsPerPod", "must be 65536"),
+    *(
+        (f"userNamespaces: {{idsPerPod: {ids}}}", "userNamespaces.idsPerPod", "must be a multiple of 65536, from 65536")
+        for ids in (0, -65536, 65537, 1 << 32)
+    ),
     ("containerLogMaxWorkers: 0", "containerLogMaxWorkers", "must be 1 or greater"),
     ("containerLogMonitorInterval: 2s", "containerLogMonitorInterval", "must be at least 3s"),
     ("podLogsDir: logs", "podLogsDir", "must be an absolute path in canonical form"),
@@ -573,6 +576,7 @@ RIGHT = [
     "memorySwap: {swapBehavior: NoSwap}",
     "imagePullCredentialsVerificationPolicy: NeverVerify",
     "userNamespaces: {idsPerPod: 65536}",
+    "userNamespaces: {idsPerPod: 131072}",
     "crashLoopBackOff: {}",
     "podLogsDir: ''",
     "failCgroupV1: false\nsingleProcessOOMKill: true\nmergeDefaultEvictionSettings: true",

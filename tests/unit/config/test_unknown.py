@@ -13,7 +13,7 @@ from tests.unit.config.conftest import REFERENCE
         ("maxPodz: 7", "maxPodz: 7 is not a known field; did you mean maxPods?; ignored"),
         ("fieldOf2030: {a: 1}", "fieldOf2030: is not a known field; ignored"),
         ("logging: {options: {xml: {}}}", "logging.options.xml: is not a known field"),
-        ("featureGates: {Foo: true}", "featureGates.Foo: True is not a feature gate of any known release; ignored"),
+        ("featureGates: {Foo: true}", "featureGates.Foo: true is not a feature gate of any known release; ignored"),
     ],
 )
 def test_unknown_field_is_a_warning_with_file_and_line(load_text, tmp_path, text, warning):

@@ -13,14 +13,14 @@ from tests.unit.node.conftest import MakeNode
 @pytest.mark.row("config.systemReserved", "config.platformReserved")
 def test_allocatable_subtracts_reservations_and_thresholds() -> None:
     config = make_config(
-        system_reserved={"cpu": "100m", "memory": "1Gi"},
+        system_reserved={"cpu": "100m", "memory": "1Gi", "ephemeral-storage": "2Gi"},
         platform_reserved={"cpu": "400m", "ephemeral-storage": "1Gi"},
         eviction_hard={"memory.available": "5%", "nodefs.available": "10%", "nodefs.inodesFree": "5%"},
     )
 
     found = compute_allocatable({"cpu": "2", "memory": "20Gi", "ephemeral-storage": "100Gi", "pods": "5"}, config)
 
-    assert found == {"cpu": "1500m", "memory": "18Gi", "ephemeral-storage": "89Gi", "pods": "5"}
+    assert found == {"cpu": "1500m", "memory": "18Gi", "ephemeral-storage": "87Gi", "pods": "5"}
 
 
 def test_huge_pages_are_subtracted_from_memory() -> None:

@@ -25,11 +25,12 @@ def test_apparmor_state_is_read_from_the_kernel(tmp_path: Path, content: str | N
 
 
 @pytest.mark.parametrize(
-    ("enabled", "release", "message"),
+    ("enabled", "release", "gates", "message"),
     [
-        (True, OLDEST, "kubelet is posting ready status. AppArmor enabled"),
-        (True, Release(1, 31), "kubelet is posting ready status"),
-        (False, OLDEST, "kubelet is posting ready status"),
+        (True, OLDEST, {}, "kubelet is posting ready status. AppArmor enabled"),
+        (True, Release(1, 31), {}, "kubelet is posting ready status"),
+        (False, OLDEST, {}, "kubelet is posting ready status"),
+        (True, OLDEST, {"AppArmor": False}, "kubelet is posting ready status"),
     ],
 )
 async def test_ready_message_states_whether_apparmor_is_enabled(
@@ -39,12 +40,13 @@ async def test_ready_message_states_whether_apparmor_is_enabled(
     monkeypatch: pytest.MonkeyPatch,
     enabled: bool,
     release: Release,
+    gates: dict[str, bool],
     message: str,
 ) -> None:
     machine = replace(read_machine(), apparmor=enabled)
     monkeypatch.setattr("nodeagent.node.status_inputs.read_machine", lambda: machine)
 
-    async with make_node(release=SelectedRelease(release)).running():
+    async with make_node(release=SelectedRelease(release), feature_gates=gates).running():
         await clock.advance(2)
 
     node = api.find(NODES, "node-1", "")

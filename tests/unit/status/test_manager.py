@@ -14,7 +14,7 @@ from nodeagent.contracts.api import PODS
 from nodeagent.contracts.devices import DeviceHealth
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.errors import ApiUnavailable
-from nodeagent.model.pod import Container, PodCondition
+from nodeagent.model.pod import Container, PodCondition, PodIp
 from nodeagent.model.wire import to_wire
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.podworker.desired import is_static
@@ -320,6 +320,17 @@ async def test_feature_gated_conditions_are_reported_unless_disabled(clock, gate
         shown.append(type_ in [condition.type for condition in status.conditions])
 
     assert shown == [True, False]
+
+
+@pytest.mark.row("gate.PodHostIPs")
+def test_host_addresses_are_reported_unless_their_gate_is_disabled(clock):
+    runtime, pod = FakeRuntime(clock), make_pod("web")
+
+    shown = [
+        make_manager(clock, **gates).update(pod, runtime.pod(pod.uid)).host_ips for gates in ({}, {"PodHostIPs": False})
+    ]
+
+    assert shown == [[PodIp(ip="10.0.0.1")], None]
 
 
 @pytest.mark.parametrize(("release", "observed"), [(OLDEST, None), (NEWEST, 4)])

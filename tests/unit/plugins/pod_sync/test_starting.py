@@ -373,6 +373,17 @@ async def test_exited_sandbox_is_stopped_to_release_its_network(bench):
     assert bench.calls[-2:] == ["stop_sandbox", "remove_sandbox"]
 
 
+@pytest.mark.row("gate.PodHostIPs")
+@pytest.mark.parametrize(("on", "value"), [(True, "192.0.2.5"), (False, "")])
+async def test_host_addresses_are_variables_unless_their_gate_is_disabled(make_bench, on, value):
+    bench = make_bench(context={"node": NODE}, feature_gates={"PodHostIPs": on})
+    env = [{"name": "IPS", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIPs"}}}]
+
+    await bench.sync(make_pod(containers=[make_container("main", env=env)]))
+
+    assert ("IPS", value) in bench.made()[0].envs
+
+
 @pytest.mark.row("gate.ProcMountType")
 @pytest.mark.parametrize("on", [True, False])
 async def test_proc_is_unmasked_only_with_the_gate(make_bench, on):

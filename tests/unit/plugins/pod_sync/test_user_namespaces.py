@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from nodeagent.contracts.configuration import UserNamespaces
 from nodeagent.errors import ConfigError, NodeAgentError
 from nodeagent.testing import make_config, make_pod
 from nodeagent_plugins.pod_sync.subordinate_ids import IdRange, parse_range
@@ -90,6 +91,12 @@ def test_range_of_two_pods_fails_the_start(tmp_path):
 
 def test_default_pool_has_all_ids_after_the_first_range():
     assert id_pool(make_config(), None) == IdPool(65536, 1 << 32, 65536)
+
+
+def test_pods_get_the_configured_number_of_ids():
+    config = make_config(user_namespaces=UserNamespaces(ids_per_pod=131072))
+
+    assert id_pool(config, None) == IdPool(131072, 1 << 32, 131072)
 
 
 def test_pool_of_the_host_is_used():
