@@ -14,7 +14,8 @@ from apiserver_stub.aggregation.remotes import Remote
 from apiserver_stub.aggregation.service_resolver import Unresolved, resolve
 from apiserver_stub.apimachinery.request import User
 from apiserver_stub.apimachinery.status import ApiError
-from apiserver_stub.nodes.agents import Endpoint, NodeAgents
+from apiserver_stub.nodes.agents import NodeAgents
+from apiserver_stub.nodes.endpoint import Endpoint
 from apiserver_stub.storage import Store
 
 SECONDS = 5.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from apiserver_stub.apimachinery.objects import Object, decode, dig
 from apiserver_stub.apimachinery.status import ApiError, internal, not_found
 from apiserver_stub.nodes import egress
 from apiserver_stub.nodes.dialing import Dialer, DirectDialer, client_context, connection_error
+from apiserver_stub.nodes.endpoint import Endpoint
 from nodeagent.base.identity import Identity
 from nodeagent.base.structs import Struct
 from nodeagent.base.tls import KeyPair, TlsError, covers, generate_ca, issue, write_private
@@ -35,24 +35,6 @@ _DAYS = 3650
 _CALL_SECONDS = 30.0
 _MAX_REPLY_BYTES = 64 * 1024
 P = TypeVar("P", bound=asyncio.BaseProtocol)
-
-
-class Endpoint(Struct, frozen=True):
-    """Address of an agent, a pod or a service; *host* may be a name."""
-
-    host: str
-    port: int
-    tls: ssl.SSLContext | None = None
-    server_name: str = ""
-    """Name that its certificate must contain, if not *host*."""
-
-    @property
-    def authority(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def origin(self) -> str:
-        return f"{'http' if self.tls is None else 'https'}://{self.authority}"
 
 
 class Unreachable(ApiError):

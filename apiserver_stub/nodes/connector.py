@@ -12,7 +12,7 @@ from aiohttp.connector import Connection
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apiserver_stub.nodes.agents import Endpoint
+    from apiserver_stub.nodes.endpoint import Endpoint
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 

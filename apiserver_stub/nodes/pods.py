@@ -5,7 +5,7 @@ from __future__ import annotations
 from apiserver_stub.apimachinery.objects import Object, decode, dig, key_of
 from apiserver_stub.apimachinery.status import bad_request, not_found
 from apiserver_stub.nodes.addressing import is_port, only_global, split_name
-from apiserver_stub.nodes.agents import Endpoint
+from apiserver_stub.nodes.endpoint import Endpoint
 from apiserver_stub.nodes.proxy import proxy
 from apiserver_stub.nodes.reverse_proxy import relay_text
 from apiserver_stub.nodes.stream import Stream

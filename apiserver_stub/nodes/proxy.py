@@ -9,7 +9,8 @@ import socket
 from apiserver_stub.apimachinery.objects import Object, decode, dig, key_of
 from apiserver_stub.apimachinery.status import bad_request, not_found, unavailable
 from apiserver_stub.nodes.addressing import is_port, only_global, split_name
-from apiserver_stub.nodes.agents import DEFAULT_PORT, Endpoint
+from apiserver_stub.nodes.agents import DEFAULT_PORT
+from apiserver_stub.nodes.endpoint import Endpoint
 from apiserver_stub.nodes.reverse_proxy import relay
 from apiserver_stub.nodes.stream import Stream
 from apiserver_stub.storage import Store

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from apiserver_stub.apimachinery.status import ApiError, internal
-from apiserver_stub.nodes.agents import Endpoint, Unreachable
+from apiserver_stub.nodes.agents import Unreachable
+from apiserver_stub.nodes.endpoint import Endpoint
 from apiserver_stub.nodes.headers import forwarded, returned
 from apiserver_stub.nodes.messages import send_messages
 from apiserver_stub.nodes.upgrade import is_redirect, redirect_rejected, upgrade

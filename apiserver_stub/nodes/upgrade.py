@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery.status import ApiError, bad_request
-from apiserver_stub.nodes.agents import DialFailed, Endpoint, Unreachable
+from apiserver_stub.nodes.agents import DialFailed, Unreachable
+from apiserver_stub.nodes.endpoint import Endpoint
 from apiserver_stub.nodes.headers import forwarded
 from apiserver_stub.transport.rendered import Rendered
 from nodeagent.base.aio import SystemClock
