@@ -108,7 +108,7 @@ class StallDetector:
         """Report the stall, and continue until the loop responds."""
         interval = self._policy.report_seconds / _SAMPLES_PER_REPORT
         stall = self._describe(thread, since)
-        self._ping()
+        self._ping_watchdog(since)
         _log.error(
             "Event loop is blocked",
             extra={"plugin": stall.plugin, "hook": stall.hook, "location": stall.location},
@@ -117,9 +117,8 @@ class StallDetector:
         while not self._responded.wait(interval):
             if self._stop.is_set():
                 return
+            self._ping_watchdog(since)
             seconds = time.monotonic() - since
-            if seconds < self._policy.watchdog_seconds:
-                self._ping()
             call = self._plugins.calls.running
             due = interruptible and seconds >= self._policy.interrupt_seconds
             if due and call is not None and not self._plugins.is_bundled(call.plugin):
@@ -131,6 +130,10 @@ class StallDetector:
             loop.call_soon_threadsafe(self._ended, total)
         except RuntimeError:  # The loop is closed.
             return
+
+    def _ping_watchdog(self, since: float) -> None:
+        if time.monotonic() - since < self._policy.watchdog_seconds:
+            self._ping()
 
     def _describe(self, thread: int, since: float) -> Stall:
         call = self._plugins.calls.running

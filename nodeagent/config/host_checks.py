@@ -10,14 +10,23 @@ from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.errors import Problem
 
 CGROUPS = Path("/sys/fs/cgroup")
+SYSTEMD = Path("/run/systemd/system")
 HINT = "if the file is for another host, use --other-host"
 
 
 def host_problems(
-    config: NodeAgentConfiguration, gates: FeatureGates, file: str, cgroups: Path = CGROUPS, swaps: Path = SWAPS
+    config: NodeAgentConfiguration,
+    gates: FeatureGates,
+    file: str,
+    cgroups: Path = CGROUPS,
+    swaps: Path = SWAPS,
+    systemd: Path = SYSTEMD,
 ) -> list[Problem]:
     """Return the settings that this host does not permit. Blocking."""
     problems = [_cgroup_root_problem(config, file, cgroups)]
+    if config.cgroups_per_qos and config.cgroup_driver == "systemd" and not systemd.is_dir():
+        rule = f"requires a host with systemd; otherwise set cgroupfs, also in the runtime; {HINT}"
+        problems.append(Problem(file, "cgroupDriver", "systemd", rule))
     v1 = cgroups.is_dir() and not (cgroups / "cgroup.controllers").is_file()
     if config.fail_cgroup_v1 and v1:
         rule = f"does not permit this host, with cgroup v1: migrate it to cgroup v2, or set false; {HINT}"

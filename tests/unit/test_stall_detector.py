@@ -95,7 +95,7 @@ async def test_watchdog_pings_stop_after_their_limit():
 
     await watched.call(Sleeps(0.6))
 
-    assert watched.pings == [1]
+    assert watched.pings == []
 
 
 async def test_waiting_hook_is_not_a_stall():

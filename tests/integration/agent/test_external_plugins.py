@@ -54,7 +54,12 @@ def node(containerd, tmp_path_factory):
     capabilities = ("admission", "container_mutation", "notifications", "node_report", "node_checks", "volumes")
     entries = {
         "shelf": entry(directory, *capabilities, "pod_source", volumeDrivers=["shelf.example/books"]),
-        "sandboxed": {"command": ["/bin/sh", "-c", SCRIPT], "capabilities": ["eviction"], "startSeconds": 300},
+        "sandboxed": {
+            "command": ["/bin/sh", "-c", SCRIPT],
+            "capabilities": ["eviction"],
+            "startSeconds": 300,
+            "limits": {"memory": "64Mi", "cpu": "500m", "pids": 16},
+        },
     }
     closed = directory / "closed"
     closed.mkdir(mode=0o700)
@@ -164,6 +169,21 @@ def test_pods_of_the_plugin_run(node: Node) -> None:
     node.gone("made-node-1")
 
 
+def _limit(text: str, controller: str) -> int:
+    """Return a limit of the cgroup in *text*, the content of ``/proc/self/cgroup``; CPU time per 100 ms."""
+    unified = re.search(r"^0::(/.+)$", text, re.MULTILINE)
+    root = Path("/sys/fs/cgroup")
+    if unified and (root / "cgroup.controllers").exists():
+        file = (
+            root / unified[1].lstrip("/") / {"memory": "memory.max", "cpu": "cpu.max", "pids": "pids.max"}[controller]
+        )
+    else:
+        path = re.search(rf"^\d+:(?:\S+,)?{controller}(?:,\S+)?:/(.+)$", text, re.MULTILINE)[1]
+        names = {"memory": "memory.limit_in_bytes", "cpu": "cpu.cfs_quota_us", "pids": "pids.max"}
+        file = root / controller / path / names[controller]
+    return int(file.read_text().split()[0])
+
+
 def test_executable_has_a_dedicated_user_no_privileges_and_a_cgroup(node: Node) -> None:
     def output() -> str:
         lines = re.findall(r'"Output of plugin" plugin="sandboxed" line="(.*)"', node.agent.log.read_text())
@@ -176,6 +196,11 @@ def test_executable_has_a_dedicated_user_no_privileges_and_a_cgroup(node: Node) 
     assert re.search(r"NoNewPrivs:\\t1", text)
     assert len(re.findall(r" -> ", text)) == 4  # Standard streams, and the directory that ls reads.
     assert "/nodeagent_plugins/sandboxed" in text
+    assert {name: _limit(text, name) for name in ("memory", "cpu", "pids")} == {
+        "memory": 64 << 20,
+        "cpu": 50000,
+        "pids": 16,
+    }
     directory = node.agent.directory / "s" / "sandboxed"
     assert (directory.stat().st_mode & 0o777, directory.stat().st_uid) == (0o700, int(uid))
 

@@ -10,10 +10,9 @@ from nodeagent.config.features import build_gates
 from nodeagent.testing import make_config
 
 
-def host_problems(config, file, cgroups, swaps=None, **gates):
-    return host_checks.host_problems(
-        config, build_gates(gates, Release.parse("1.34")), file, cgroups, swaps or cgroups / "none"
-    )
+def host_problems(config, file, cgroups, swaps=None, systemd=None, **gates):
+    gates = build_gates(gates, Release.parse("1.34"))
+    return host_checks.host_problems(config, gates, file, cgroups, swaps or cgroups / "none", systemd or cgroups)
 
 
 @pytest.mark.parametrize("existing", ["pods", "memory/pods"])
@@ -34,6 +33,18 @@ def test_missing_cgroup_root_is_reported_with_the_option_for_other_hosts(tmp_pat
 @pytest.mark.parametrize("fields", [{"cgroup_root": "/"}, {"cgroup_root": "/a.slice", "cgroup_driver": "systemd"}])
 def test_cgroup_roots_that_the_agent_needs_not_find_are_valid(tmp_path, fields):
     assert host_problems(make_config(**fields), "f", tmp_path) == []
+
+
+def test_systemd_driver_is_reported_without_systemd_unless_there_are_no_pod_cgroups(tmp_path):
+    config = make_config(cgroup_driver="systemd")
+
+    (problem,) = host_problems(config, "f", tmp_path, systemd=tmp_path / "none")
+
+    assert (problem.path, problem.value) == ("cgroupDriver", "systemd")
+    assert "requires a host with systemd" in problem.rule
+    assert host_problems(config, "f", tmp_path, systemd=tmp_path) == []
+    disabled = make_config(cgroup_driver="systemd", cgroups_per_qos=False, enforce_node_allocatable=[])
+    assert host_problems(disabled, "f", tmp_path, systemd=tmp_path / "none") == []
 
 
 @pytest.mark.parametrize(
