@@ -35,7 +35,7 @@ def test_cgroup_roots_that_the_agent_needs_not_find_are_valid(tmp_path, fields):
     assert host_problems(make_config(**fields), "f", tmp_path) == []
 
 
-def test_systemd_driver_is_reported_without_systemd_unless_there_are_no_pod_cgroups(tmp_path):
+def test_systemd_driver_is_reported_without_systemd(tmp_path):
     config = make_config(cgroup_driver="systemd")
 
     (problem,) = host_problems(config, "f", tmp_path, systemd=tmp_path / "none")
