@@ -15,7 +15,7 @@ SOURCES := $(wildcard nodeagent plugins apiserver_stub tools tests benchmarks)
 # The longest one starts first.
 CHECKS := check-types check-wording check-code check-generated check-commits check-spelling
 
-.PHONY: help run test vm-test unit check fmt docs changelog client-suites mutants bench install uninstall clean
+.PHONY: help run test vm-test unit check fmt docs changelog client-suites mutants dist bench install uninstall clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

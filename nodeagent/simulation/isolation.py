@@ -47,10 +47,24 @@ def isolated(seed: object, loop: SimulatedLoop, clock: SimulatedClock, channel: 
         with ExitStack() as stack:
             for owner, name, value in replaced:
                 stack.enter_context(patch.object(owner, name, value))
-            stack.enter_context(patch.dict(sys.modules, {"watchdog.observers.inotify": _unwatchable()}))
+            stack.enter_context(_replaced_module("watchdog.observers.inotify", _unwatchable()))
             yield
     finally:
         random.setstate(state)
+
+
+@contextmanager
+def _replaced_module(name: str, module: ModuleType) -> Iterator[None]:
+    """Replace a module until the end of the block. Others that are imported in the block stay imported."""
+    original = sys.modules.get(name)
+    sys.modules[name] = module
+    try:
+        yield
+    finally:
+        if original is None:
+            del sys.modules[name]
+        else:
+            sys.modules[name] = original
 
 
 def _unwatchable() -> ModuleType:

@@ -188,13 +188,17 @@ class Containerd:
 
     def remove_pods(self) -> None:
         """Stop and remove every sandbox with its containers."""
-        try:
-            self._remove_pods()
-        except grpc.RpcError as error:
-            if error.code() is not grpc.StatusCode.FAILED_PRECONDITION:
-                raise
-            self.restart()  # Needed to remove a task whose start was interrupted.
-            self._remove_pods()
+        for last in (False, False, True):
+            try:
+                self._remove_pods()
+                return
+            except grpc.RpcError as error:
+                interrupted = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNKNOWN)
+                if last or error.code() not in interrupted:
+                    raise
+                # Needed to remove a task whose start was interrupted, or a pod that is being removed for an agent that
+                # was stopped since.
+                self.restart()
 
     def close(self) -> None:
         """Remove all pods, stop the daemon and clean up; safe to call again."""
