@@ -29,6 +29,7 @@ class BackgroundLoopContract:
         assert loop.name and loop.name == loop.name.strip()
 
     async def test_loop_runs_until_cancelled_and_can_be_restarted(self, loop: BackgroundLoop, clock: FakeClock) -> None:
+        await clock.settle()  # From now on, the clock waits for the threads of the loop.
         for _ in range(2):
             task = asyncio.create_task(loop.run())
             await clock.advance(1)

@@ -38,6 +38,7 @@ class PodSourceContract:
     async def published(self, source: PodSource, clock: FakeClock) -> AsyncIterator[list[list[Pod]]]:
         """The sets of pods that the running source has published."""
         sets: list[list[Pod]] = []
+        await clock.settle()  # From now on, the clock waits for the threads of the source.
         task = asyncio.create_task(_run(source, sets))
         yield sets
         task.cancel()

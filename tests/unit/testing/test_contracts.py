@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from nodeagent.contracts.stats import FilesystemStats, PodUsage, VolumeUsage
 from nodeagent.model.pod import EmptyDirVolume, Volume
 from nodeagent.testing import (
     FakeCgroups,
+    FakeClock,
     FakeImages,
     FakeObjects,
     FakeProber,
@@ -87,6 +90,41 @@ class TestFakePodSource(PodSourceContract):
     async def set_pods(self, source):
         async def set_pods(names):
             source.set(*names)
+
+        return set_pods
+
+
+class ThreadedPodSource:
+    """Pod source that reads its pods in threads, first before it uses the clock."""
+
+    name = "threaded"
+
+    def __init__(self, clock):
+        self.pods, self._clock = [], clock
+
+    async def run(self, publish):
+        published = None
+        while True:
+            pods = await asyncio.to_thread(list, self.pods)
+            if pods != published:
+                published = pods
+                publish(pods)
+            await self._clock.sleep(1)
+
+
+class TestThreadedPodSource(PodSourceContract):
+    @pytest.fixture
+    def clock(self):
+        return FakeClock()  # Not in the event loop, as in the project that `nodeagent plugins new` creates.
+
+    @pytest.fixture
+    async def source(self, clock):
+        return ThreadedPodSource(clock)
+
+    @pytest.fixture
+    async def set_pods(self, source):
+        async def set_pods(names):
+            source.pods = [make_pod(name) for name in names]
 
         return set_pods
 
