@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
@@ -105,11 +106,15 @@ class ThreadedPodSource:
     async def run(self, publish):
         published = None
         while True:
-            pods = await asyncio.to_thread(list, self.pods)
+            pods = await asyncio.to_thread(self._read)
             if pods != published:
                 published = pods
                 publish(pods)
-            await self._clock.sleep(1)
+            await self._clock.sleep(10)
+
+    def _read(self):
+        threading.Event().wait(0.02)  # Longer than the event loop needs to become idle.
+        return list(self.pods)
 
 
 class TestThreadedPodSource(PodSourceContract):
@@ -124,7 +129,8 @@ class TestThreadedPodSource(PodSourceContract):
     @pytest.fixture
     async def set_pods(self, source):
         async def set_pods(names):
-            source.pods = [make_pod(name) for name in names]
+            containers = [make_container("main", image_pull_policy="Always")]
+            source.pods = [make_pod(name, containers=containers, node_name="node-1") for name in names]
 
         return set_pods
 
