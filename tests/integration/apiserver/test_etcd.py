@@ -232,24 +232,26 @@ async def test_one_server_compacts_the_history(tmp_path: Path) -> None:
                 assert intervals >= 2
 
 
+async def count(client: Client, path: str) -> str:
+    return str(len((await ok(client, "GET", path))["items"]))
+
+
 @pytest.mark.row("opt.store-count-metric-poll-period", "opt.store-db-metric-poll-interval")
 async def test_object_counts_and_database_size_are_polled(etcd: Etcd, tmp_path: Path) -> None:
     often = ["--store-count-metric-poll-period=50ms", "--store-db-metric-poll-interval=50ms"]
     objects = 'apiserver_storage_objects{resource="configmaps"}'
     size = f'apiserver_storage_db_total_size_in_bytes{{endpoint="{etcd.url}"}}'
-    async with serving(tmp_path / "a", *on(etcd, "/polls", *often)) as client:
-        async with asyncio.timeout(10):
-            while not (counted := sample(await client.metrics(), objects)):  # The first poll may not be complete yet.
-                await asyncio.sleep(0.05)
-            (before,) = counted
-            await ok(client, "POST", MAPS, a_map("big", k="x" * 1_000_000))
-            while sample(text := await client.metrics(), objects) != [str(int(before) + 1)]:
-                await asyncio.sleep(0.05)
-            while int(sample(text := await client.metrics(), size)[0]) < 1_000_000:
-                await asyncio.sleep(0.05)
+    prefix = f"/{tmp_path.name}"
+    async with serving(tmp_path / "a", *on(etcd, prefix, *often)) as client, asyncio.timeout(60):
+        await ok(client, "POST", MAPS, a_map("big", k="x" * 1_000_000))
+        # The server creates ConfigMaps of its own in the meantime.
+        while sample(text := await client.metrics(), objects) != [await count(client, "/api/v1/configmaps")]:
+            await asyncio.sleep(0.05)
+        while int(sample(text := await client.metrics(), size)[0]) < 1_000_000:
+            await asyncio.sleep(0.05)
         assert 'etcd_request_duration_seconds_count{operation="create",type="configmaps"}' in text
     never = ["--store-count-metric-poll-period=0", "--store-db-metric-poll-interval=0"]
-    async with serving(tmp_path / "b", *on(etcd, "/polls", *never)) as client:
+    async with serving(tmp_path / "b", *on(etcd, prefix, *never)) as client:
         text = await client.metrics()
     assert "apiserver_storage_objects" not in text
     assert "apiserver_storage_size_bytes" not in text
