@@ -50,6 +50,9 @@ KILLED_SECONDS = 90.0
 CLEANUP_POLL_SECONDS = 1.0
 _MEASUREMENTS = 3
 """Maximum number of measurements before an eviction: after a start, pods are added during a measurement."""
+KNOWN_SECONDS = 10.0
+"""Maximum time after a start that the first eviction waits for the pods of all sources to be admitted."""
+KNOWN_POLL_SECONDS = 0.05
 VOLUMES_SECONDS = 10.0
 """Maximum time for measuring all volumes before a pod is selected."""
 PLUGIN = "eviction"
@@ -89,6 +92,7 @@ class EvictionManager:
         self._image_disk: Path | None = None
         self._memory_crossed = asyncio.Event()
         self._turn = asyncio.Lock()
+        self._pods_known = False
         self.read_memory = dict
         self._failing: set[str] = set()
         self._killed: set[str] = set()
@@ -313,6 +317,7 @@ class EvictionManager:
                 return []
             measure = remeasured
         _log.log(level, "Eviction manager: must evict pod(s) to reclaim", extra={"resourceName": resource})
+        await self._until_pods_are_known()
         for _ in range(_MEASUREMENTS):
             active = self._active()
             if about_disk(threshold.signal):
@@ -333,6 +338,19 @@ class EvictionManager:
         if self._vetoed != vetoed or not ranked:
             _log.info("Eviction manager: unable to evict any pods from the node", extra={"resourceName": resource})
         return []
+
+    async def _until_pods_are_known(self) -> None:
+        """After a start, wait until all pods are admitted or rejected: the first ones may not use the resource."""
+        until = self._clock.now() + KNOWN_SECONDS
+        while not self._pods_known and self._clock.now() < until:
+            pods = self._context.pods
+            active = self._active()
+            self._pods_known = pods.all_sources_ready and all(
+                pod.uid in active or pods.status(pod.uid) is not None for pod in pods.all()
+            )
+            if not self._pods_known:
+                await self._clock.sleep(KNOWN_POLL_SECONDS)
+        self._pods_known = True
 
     def _active(self) -> frozenset[str]:
         return frozenset(pod.uid for pod in self._context.pods.active())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,41 @@ async def test_eviction_is_logged_with_the_messages_of_the_kubelet(
     assert vars(records[-3])["resourceName"] == "memory"
     assert vars(records[-2])["pods"] == ["default/big", "default/small"]
     assert vars(records[-1])["pod"] == "default/big"
+
+
+async def test_first_eviction_waits_until_all_pods_are_admitted(
+    make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = make_node(eviction_hard={"nodefs.available": "1Gi"})
+    node.has("small", logs=MI)
+    node.has("big", logs=9 * MI)
+    node.pods.ended.add("uid-big")
+    node.pods.all_sources_ready = False
+    node.shows(nodefs=GI // 2)
+
+    one_pass = asyncio.create_task(node.manager.synchronize())
+    await node.clock.advance(1)
+    node.pods.all_sources_ready = True
+    await node.clock.advance(1)
+    assert node.evicted() == []
+    node.pods.ended.clear()
+    await node.clock.advance(1)
+    await one_pass
+
+    assert node.evicted() == ["big"]
+
+
+async def test_first_eviction_does_not_wait_for_an_unavailable_source(make_node: MakeNode) -> None:
+    node = make_node(eviction_hard={"nodefs.available": "1Gi"})
+    node.has("small", logs=MI)
+    node.pods.all_sources_ready = False
+    node.shows(nodefs=GI // 2)
+
+    one_pass = asyncio.create_task(node.manager.synchronize())
+    await node.clock.advance(11)
+    await one_pass
+
+    assert node.evicted() == ["small"]
 
 
 async def test_pod_added_during_the_measurement_is_measured_before_the_ranking(
