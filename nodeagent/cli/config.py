@@ -28,7 +28,7 @@ from nodeagent.config.load import Loaded, load, load_configuration, load_file, m
 from nodeagent.config.release import last_release
 from nodeagent.contracts.configuration import wire_name
 from nodeagent.contracts.settings import NodeSettings
-from nodeagent.errors import ConfigError
+from nodeagent.errors import ConfigError, PluginError, Problem
 from nodeagent.plugin_settings import load_plugins
 
 
@@ -95,29 +95,49 @@ def _guarded(action: Callable[[argparse.Namespace], int]) -> Callable[[argparse.
 
 
 def _validate(arguments: argparse.Namespace) -> int:
-    layer = read_layer(arguments.file, KINDS)
-    if layer.kind == names.CREDENTIAL_KIND:
-        warnings: Sequence[str] = load_credential_providers(arguments.file).warnings
-    elif layer.kind == names.SOURCE_KIND:
-        decode_source(arguments.file)
-        warnings = ()
-    else:
-        loaded = _load_file(arguments.file, arguments.compatibility_version)
-        problems = list(loaded.tolerated) if arguments.strict else []
-        if not arguments.other_host:
-            problems += host_problems(loaded.config, loaded.gates, arguments.file)
-        if problems:
-            raise ConfigError(problems)
-        warnings = [*loaded.warnings, *_idle(loaded)]
+    errors: list[ConfigError] = []
+    kind, warnings = "", list[str]()
+    try:
+        kind, warnings = _check_file(arguments)
+    except ConfigError as error:
+        errors.append(error)
     if arguments.plugin_config:
-        load_plugins(arguments.plugin_config, arguments.disable_plugin)
+        try:
+            load_plugins(arguments.plugin_config, arguments.disable_plugin)
+        except ConfigError as error:
+            errors.append(error)
+        except PluginError as error:
+            errors.append(ConfigError([Problem(arguments.plugin_config, "", None, str(error))]))
+    if errors:
+        unreadable = any(isinstance(error, UnreadableFile) for error in errors)
+        raise (UnreadableFile if unreadable else ConfigError)([each for error in errors for each in error.problems])
     if arguments.output == "json":
-        print_json({"file": arguments.file, "kind": layer.kind, "problems": [], "warnings": list(warnings)})
+        print_json({"file": arguments.file, "kind": kind, "problems": [], "warnings": warnings})
         return ExitCode.OK
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    print(f"{arguments.file}: valid {layer.kind}")
+    print(f"{arguments.file}: valid {kind}")
     return ExitCode.OK
+
+
+def _check_file(arguments: argparse.Namespace) -> tuple[str, list[str]]:
+    """Return the kind of the file and the warnings for it.
+
+    :raises ConfigError: the file is invalid; contains all errors.
+    """
+    kind = read_layer(arguments.file, KINDS).kind
+    if kind == names.CREDENTIAL_KIND:
+        return kind, list(load_credential_providers(arguments.file).warnings)
+    if kind == names.SOURCE_KIND:
+        decode_source(arguments.file)
+        return kind, []
+    loaded = _load_file(arguments.file, arguments.compatibility_version)
+    problems = list(loaded.tolerated) if arguments.strict else []
+    if not arguments.other_host:
+        problems += host_problems(loaded.config, loaded.gates, arguments.file)
+    if problems:
+        raise ConfigError(problems)
+    return kind, [*loaded.warnings, *_idle(loaded)]
 
 
 def _effective(arguments: argparse.Namespace) -> int:

@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from nodeagent.cli.config import add_parser
-from nodeagent.errors import PluginError
 
 NATIVE = (
     "apiVersion: nodeagent.config.k8s.io/v1beta1\nkind: NodeAgentConfiguration\n"
@@ -116,8 +115,21 @@ def test_plugin_settings_and_limits_are_validated(run, file):
 
     required = file("requiredPlugins: [shutdown]\n", "plugins.yaml")
     assert run("validate", path, "--plugin-config", required)[0] == 0
-    with pytest.raises(PluginError, match="plugin shutdown: is required, but disabled"):
-        run("validate", path, "--plugin-config", required, "--disable-plugin", "shutdown")
+    code, _, err = run("validate", path, "--plugin-config", required, "--disable-plugin", "shutdown")
+    assert (code, err) == (1, f"{required}: plugin shutdown: is required, but disabled\n1 problem\n")
+
+
+def test_problems_of_both_files_are_reported_together(run, file, tmp_path):
+    path, plugins = file(NATIVE + "port: 0\n"), file("plugins: {cri: {a: 1}}\n", "plugins.yaml")
+    setting = f"{plugins}: plugins.cri: accepts no settings"
+
+    invalid_code, _, invalid = run("validate", path, "--plugin-config", plugins)
+    unreadable_code, _, unreadable = run("validate", f"{tmp_path}/none.yaml", "--plugin-config", plugins)
+
+    assert invalid_code == 1
+    assert invalid.splitlines() == [f"{path}:4: port: 0 must be between 1 and 65535", setting, "2 problems"]
+    assert unreadable_code == 2
+    assert unreadable.splitlines()[1:] == [setting, "2 problems"]
 
 
 def test_unreadable_file_exits_with_2(run, tmp_path):
