@@ -73,7 +73,13 @@ class Leadership:
             if self.leads:
                 await self._clock.sleep(self._timing.retry_seconds)
             else:
-                await self._until_leading()
+                await self.until_leading()
+
+    async def until_leading(self) -> None:
+        """Wait until this server is the leader; return immediately in the only server of the store."""
+        while not self.leads:
+            self._acquired.clear()
+            await self._acquired.wait()
 
     async def run_while_leading(self, run: Callable[[], Awaitable[None]]) -> None:
         """Call *run* whenever this server becomes the leader, and cancel it when another one may; until cancelled."""
@@ -81,7 +87,7 @@ class Leadership:
             await run()
             return
         while True:
-            await self._until_leading()
+            await self.until_leading()
             running, lost = asyncio.ensure_future(run()), asyncio.ensure_future(self._until_lost())
             try:
                 await asyncio.wait({running, lost}, return_when=asyncio.FIRST_COMPLETED)
@@ -107,11 +113,6 @@ class Leadership:
                 await self._clock.sleep(self._timing.retry_seconds)
         finally:
             await self._release()
-
-    async def _until_leading(self) -> None:
-        while not self.leads:
-            self._acquired.clear()
-            await self._acquired.wait()
 
     async def _until_lost(self) -> None:
         while (left := self._leads_until - self._clock.now()) > 0:

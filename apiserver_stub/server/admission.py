@@ -22,12 +22,15 @@ from apiserver_stub.admission.plugins.storage_object_in_use_protection import St
 from apiserver_stub.admission.plugins.taint_nodes_by_condition import TaintNodesByCondition
 from apiserver_stub.admission.pod_certificate_signing import PodCertificateSigning
 from apiserver_stub.admission.policy_parameter_permission import PolicyParameterPermission
+from apiserver_stub.admission.quota.shared_charges import SharedCharges
 from apiserver_stub.admission.signing_request_identity import SigningRequestIdentity
 from apiserver_stub.admission.webhooks.client import WebhookClient
 from apiserver_stub.aggregation.proxy_client_cert import ClientPair
+from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.cel.authorization import Decide
+from apiserver_stub.controllers.leadership import Leadership
 from apiserver_stub.controllers.namespaces import provide_namespace
 from apiserver_stub.controllers.node_taints import run_node_taint_controller
 from apiserver_stub.controllers.quotas import run_quota_controller
@@ -46,6 +49,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_CHARGE_MARGIN_SECONDS = 30
+"""Time for which a write can outlast the timeout of its request."""
+
 
 async def build_admission(
     options: Options,
@@ -56,6 +62,7 @@ async def build_admission(
     stack: AsyncExitStack,
     tasks: TaskOwner,
     pair: ClientPair,
+    leadership: Leadership,
     more: Sequence[AdmissionPlugin] = (),
 ) -> AdmissionChain:
     """Return the admission chain: the plugins that are always enabled, *more*, then the enabled plugins.
@@ -101,7 +108,7 @@ async def build_admission(
         *await create_plugins(classes, context, configs, options.gates),
     ]
     for plugin in plugins:
-        _start_controller(plugin, store, registry, options.identity, tasks)
+        _start_controller(plugin, options, store, registry, leadership, tasks)
     return AdmissionChain(plugins)
 
 
@@ -140,12 +147,23 @@ async def create_plugins(
 
 
 def _start_controller(
-    plugin: AdmissionPlugin, store: Store, registry: Registry, identity: Identity, tasks: TaskOwner
+    plugin: AdmissionPlugin,
+    options: Options,
+    store: Store,
+    registry: Registry,
+    leadership: Leadership,
+    tasks: TaskOwner,
 ) -> None:
     """Start the controller that complements *plugin* after admission, if there is one."""
+    identity = options.identity
     match plugin:
         case ResourceQuota():
-            tasks.start(run_quota_controller(store, plugin.usage_tracker), "quotas")
+            if options.store_servers:
+                ttl_seconds = int(options.request_timeout_seconds) + _CHARGE_MARGIN_SECONDS
+                charges = SharedCharges(store, objects.new_uid(), ttl_seconds)
+                plugin.usage_tracker.share(charges)
+                tasks.start(charges.run(), "quota-charges")
+            tasks.start(run_quota_controller(store, plugin.usage_tracker, leadership), "quotas")
         case TaintNodesByCondition():
             tasks.start(run_node_taint_controller(store, identity), "node-taints")
         case StorageObjectInUseProtection():

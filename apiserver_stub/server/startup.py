@@ -197,6 +197,7 @@ async def start(options: Options) -> RunningServer:
         await authentication_config_map.publish()
         service_ranges = await prepare_service_ranges(store, registry, identity, event_ttl_seconds)
         tasks = await stack.enter_async_context(TaskOwner("apiserver"))
+        leadership = build_leadership(options, store)
         admission = await build_admission(
             options,
             store,
@@ -206,6 +207,7 @@ async def start(options: Options) -> RunningServer:
             stack,
             tasks,
             pair,
+            leadership,
             [RoleEscalation(authorization.rbac, authorization.chain)],
         )
         context = VerbContext(
@@ -245,7 +247,6 @@ async def start(options: Options) -> RunningServer:
             tasks.start(controller.run(), name)
         if custom_kinds is not None:
             tasks.start(custom_kinds.run(), "custom-kinds")
-        leadership = build_leadership(options, store)
         tasks.start(leadership.run(), "leadership")
         await start_controllers(
             options,

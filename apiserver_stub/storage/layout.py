@@ -48,6 +48,7 @@ class Layout:
             if "get" in item.verbs:  # Reviews are never stored.
                 directories[item.storage] = item.storage_key or item.plural
         directories["core/masterleases"] = "masterleases"  # Addresses of the running servers; not served.
+        directories["core/quotacharges"] = "quotacharges"  # Of requests in progress; not served.
         directories["core/ranges"] = "ranges"  # Allocated Service IPs and ports; not served.
         return cls(prefix, directories, includes_custom=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Self
 
@@ -9,17 +10,20 @@ from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.admission.config import HEAD, AdmissionError, check_kind, unknown_members
 from apiserver_stub.admission.context import AdmissionContext
 from apiserver_stub.admission.quota.usage import CLAIMS, PODS, SERVICES, concerned, in_scope, not_given, scopes, usage
-from apiserver_stub.admission.quota.usage_tracker import COLLECTION, QuotaUsageTracker
+from apiserver_stub.admission.quota.usage_tracker import QuotaUsageTracker
+from apiserver_stub.admission.quota.usage_tracker import exceeded as exceeded_names
 from apiserver_stub.apimachinery import objects, resource_lists
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.resource_lists import Amounts
-from apiserver_stub.apimachinery.status import qualified
+from apiserver_stub.apimachinery.status import ApiError, qualified
 from apiserver_stub.kinds.registry import Resource
 from apiserver_stub.storage import Outcome, Put, Record
 from apiserver_stub.verbs.admission import AdmissionRequest, Operation
 from nodeagent.base.identity import Identity
 from nodeagent.base.quantity import Quantity
 
+_WAIT_SECONDS = 3.0
+"""Maximum time for which a request waits for those of other servers before it is rejected."""
 _SHAPE = {
     **HEAD,
     "limitedResources": [
@@ -95,36 +99,65 @@ class ResourceQuota(AdmissionPlugin):
         if not requested:
             return
         self._check_covered(call, label, requested, quotas, matching)
-        for quota in matching:  # Check all first, so that a rejected request is charged to none.
-            self._charged(call, quota, requested)
-        if not call.dry_run:
-            for quota in matching:
-                await self._charge(call, quota, requested)
+        await self._charge_all(call, matching, requested)
 
     def _applies_to(self, quota: Object, label: str, obj: Object) -> bool:
         return bool(concerned(label, _hard(quota), self._names)) and all(
             in_scope(label, obj, expression) for expression in scopes(quota)
         )
 
+    async def _charge_all(self, call: AdmissionRequest, quotas: list[Object], requested: Amounts) -> None:
+        """Charge *requested* to *quotas*.
+
+        With several servers, an exceeded quota is read again, since another server may have freed usage, and requests
+        in progress elsewhere are awaited for a few seconds if they decide about this one.
+
+        :raises ApiError: 403, a quota would be exceeded.
+        """
+        left = {quota["metadata"]["name"]: quota for quota in quotas}
+        loop, refreshed = asyncio.get_running_loop(), False
+        end = loop.time() + _WAIT_SECONDS
+        while True:
+            try:
+                await self._charge_some(call, left, requested)
+                return
+            except ApiError:
+                if not refreshed:
+                    refreshed = fits = await self.usage_tracker.refresh()
+                else:
+                    fits = await self.usage_tracker.may_fit_later(left.values(), requested, end - loop.time())
+                if not fits:
+                    raise
+            left = {name: item for item in self.usage_tracker.quotas(call.namespace) if (name := _name(item)) in left}
+
+    async def _charge_some(self, call: AdmissionRequest, left: dict[str, Object], requested: Amounts) -> None:
+        for quota in left.values():  # Check all first, so that a rejected request is charged to none.
+            self._charged(call, quota, requested)
+        if call.dry_run:
+            return
+        for name, quota in list(left.items()):
+            await self._charge(call, quota, requested)
+            del left[name]
+
     async def _charge(self, call: AdmissionRequest, quota: Object, requested: Amounts) -> None:
-        name = quota["metadata"]["name"]
-        amounts, reserved = dict(requested), False
+        name, amounts = quota["metadata"]["name"], dict(requested)
 
         def decide(current: Record | None) -> Outcome:
-            nonlocal reserved
             if current is None:
                 raise LookupError(name)
             charged = self._charged(call, objects.decode(current.data), amounts)
-            if not reserved:  # A recount before the object is stored would not include it.
-                self.usage_tracker.reserve(quota, amounts)
-                call.request.afterwards.append(lambda: self.usage_tracker.free(quota, amounts))
-                reserved = True
+            self.usage_tracker.reserve(quota, amounts)  # A recount before the object is stored would not include it.
             return Put(objects.encode_for_store(charged))
 
+        self.usage_tracker.announce(quota, amounts)
         try:
-            await self.usage_tracker.store.update(COLLECTION, objects.key_of(call.namespace, name), decide)
-        except LookupError:
-            return  # The quota has been deleted.
+            await self.usage_tracker.update(objects.key_of(call.namespace, name), decide)
+        except BaseException as error:
+            self.usage_tracker.free(quota, amounts)
+            if isinstance(error, LookupError):
+                return  # The quota has been deleted.
+            raise
+        call.request.afterwards.append(lambda: self.usage_tracker.free(quota, amounts))
 
     def _charged(self, call: AdmissionRequest, quota: Object, requested: Amounts) -> Object:
         """Return *quota* with *requested* added to its usage.
@@ -135,10 +168,10 @@ class ResourceQuota(AdmissionPlugin):
         status = quota.get("status") or {}
         limited = {name: amount for name, amount in requested.items() if name in hard}
         used = resource_lists.read(status.get("used"))
-        exceeded = _exceeded(hard, used, limited)
+        exceeded = exceeded_names(hard, used, limited)
         if exceeded or used.keys() != hard.keys() or status.get("hard") != _hard(quota):
             used = self.usage_tracker.count(quota, without=requested)  # The stored usage may be outdated.
-            exceeded = _exceeded(hard, used, limited)
+            exceeded = exceeded_names(hard, used, limited)
         if exceeded:
             name = quota["metadata"]["name"]
             raise call.forbidden(
@@ -177,8 +210,8 @@ def _hard(quota: Object) -> dict[str, str]:
     return (quota.get("spec") or {}).get("hard") or {}
 
 
-def _exceeded(hard: Amounts, used: Amounts, limited: Amounts) -> list[str]:
-    return [name for name, amount in limited.items() if used.get(name, Quantity()) + amount > hard[name]]
+def _name(quota: Object) -> str:
+    return str(quota["metadata"]["name"])
 
 
 def _matching(label: str, obj: Object, expressions: list[Object]) -> Iterator[Object]:

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable
 
 from msgspec import field
 
+from apiserver_stub.admission.quota.shared_charges import SharedCharges
 from apiserver_stub.admission.quota.usage import MEASURED, QuotaNames, concerned, in_scope, scopes, usage
 from apiserver_stub.apimachinery import objects, resource_lists
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.resource_lists import Amounts
 from apiserver_stub.apimachinery.status import qualified
 from apiserver_stub.kinds.registry import Registry, Resource
-from apiserver_stub.storage import Keep, Outcome, Put, Record, Store
+from apiserver_stub.storage import Keep, Outcome, Put, Record, Store, StoreUnavailable
 from nodeagent.base.identity import Identity
 from nodeagent.base.quantity import Quantity
 from nodeagent.base.structs import MutableStruct
@@ -22,6 +23,11 @@ COLLECTION = "core/resourcequotas"
 MEASURED_COLLECTIONS = frozenset(f"core/{plural}" for plural in MEASURED)
 _IGNORED = frozenset(["events"])
 _STEP = 200
+_TRIES = 10
+
+
+class OutdatedRead(Exception):
+    """The quota is newer than the state in memory from which its usage would be counted."""
 
 
 class _Measured(MutableStruct):
@@ -43,6 +49,7 @@ class QuotaUsageTracker:
         """Callback when the resources that quotas can limit change."""
         self._measured: dict[tuple[str, str], _Measured] = {}
         self._reserved: dict[tuple[str, str], list[Amounts]] = {}
+        self._shared: SharedCharges | None = None
         self._registry = registry
         self._tracked: dict[str, Resource] = {}
         self._read_registry()
@@ -71,29 +78,92 @@ class QuotaUsageTracker:
         return [objects.decode(record.data) for record in self.store.collection(COLLECTION).select(f"{namespace}/")]
 
     def count(self, quota: Object, *, without: Amounts | None = None) -> Amounts:
-        """Return the usage of each limited name: stored objects and reservations, except the reservation *without*."""
-        metadata = quota["metadata"]
-        namespace, hard = metadata["namespace"], (quota.get("spec") or {}).get("hard") or {}
-        total: Amounts = {name: Quantity() for name in hard}
-        expressions = scopes(quota)
-        for label, resource in self._tracked.items():
-            if names := concerned(label, hard, self.names):
-                self._add_stored(total, names, label, resource, namespace, expressions)
-        for amounts in self._reserved.get((namespace, metadata["name"]), ()):
-            if amounts is not without:
-                resource_lists.add(total, {name: amount for name, amount in amounts.items() if name in hard})
+        """Return the usage of each limited name: stored objects and reservations, except the reservation *without*.
+
+        Requests of other servers whose objects are not stored yet keep the usage in the status of *quota* from being
+        lowered below their reservations; it is not raised by them, since they may not have charged the quota yet.
+
+        :raises OutdatedRead: with several servers, *quota* is not the state in memory.
+        """
+        key = _key(quota)
+        elsewhere = self._reserved_elsewhere(quota)
+        if self._shared is not None:
+            seen = self.store.collection(COLLECTION).get(objects.key_of(*key))
+            if seen is None or str(seen.revision) != quota["metadata"].get("resourceVersion"):
+                raise OutdatedRead
+        total = self._count_stored(quota)
+        _add_known(total, [item for item in self._reserved.get(key, ()) if item is not without])
+        if elsewhere:
+            known, most = resource_lists.read((quota.get("status") or {}).get("used")), dict(total)
+            _add_known(most, elsewhere)
+            total = {name: max(amount, min(known.get(name, most[name]), most[name])) for name, amount in total.items()}
         return total
+
+    def share(self, charges: SharedCharges) -> None:
+        """Exchange reservations with the other servers of the store through *charges*."""
+        self._shared = charges
+
+    def announce(self, quota: Object, amounts: Amounts) -> None:
+        """Prevent other servers from lowering the usage of *quota* by *amounts* until :meth:`free`."""
+        if self._shared is not None:
+            self._shared.add(objects.key_of(*_key(quota)), amounts)
 
     def reserve(self, quota: Object, amounts: Amounts) -> None:
         """Count *amounts* as used until :meth:`free`."""
-        self._reserved.setdefault(_key(quota), []).append(amounts)
+        reserved = self._reserved.setdefault(_key(quota), [])
+        if not any(item is amounts for item in reserved):
+            reserved.append(amounts)
+
+    async def update(self, key: str, decide: Callable[[Record | None], Outcome]) -> None:
+        """Update the quota at *key* atomically, once other servers see the reservations of this one.
+
+        *decide* may count; it is called again if the state in memory was older than the quota. Its exceptions are
+        propagated.
+
+        :raises StoreUnavailable: the quota changes faster than this server receives the changes.
+        """
+        if self._shared is not None:
+            await self._shared.stored()
+        for _ in range(_TRIES):
+            try:
+                await self.store.update(COLLECTION, key, decide)
+                return
+            except OutdatedRead:
+                await self.store.catch_up(COLLECTION)
+        raise StoreUnavailable("the quota changes too fast")
+
+    async def refresh(self) -> bool:
+        """See what other servers have stored; return whether there are any."""
+        if self._shared is not None:
+            await self.store.catch_up(COLLECTION)
+        return self._shared is not None
+
+    async def may_fit_later(self, quotas: Iterable[Object], requested: Amounts, seconds: float) -> bool:
+        """Return whether *requested* may fit into the exceeded *quotas*, once another server has changed its requests.
+
+        It may while other servers process requests without which it fits: they may fail, or have been counted twice.
+
+        :param seconds: time to wait for that change, at most.
+        """
+        if self._shared is None or seconds <= 0:
+            return False
+        for quota in quotas:
+            hard = resource_lists.read((quota.get("spec") or {}).get("hard"))
+            if exceeded(hard, self._count_stored(quota), requested):
+                return False
+        if any(self._reserved_elsewhere(quota) for quota in quotas):
+            await self._shared.next_change(seconds)
+            await self.store.catch_up(COLLECTION)
+            return True
+        return False
 
     def free(self, quota: Object, amounts: Amounts) -> None:
-        """Release a reservation: its object has been stored, or the request failed."""
-        reserved = self._reserved[_key(quota)]
-        reserved[:] = [item for item in reserved if item is not amounts]
-        if not reserved:
-            del self._reserved[_key(quota)]
+        """Release a reservation, if there is one: its object has been stored, or the request failed."""
+        reserved = [item for item in self._reserved.pop(_key(quota), ()) if item is not amounts]
+        if reserved:
+            self._reserved[_key(quota)] = reserved
+        if self._shared is not None:
+            self._shared.remove(amounts)
         if self.on_freed is not None:
             self.on_freed(objects.key_of(*_key(quota)))
 
@@ -115,7 +185,10 @@ class QuotaUsageTracker:
                     await asyncio.sleep(0)
 
     async def recount(self, key: str) -> None:
-        """Write the current usage into the status of the quota at *key*; a missing quota is ignored."""
+        """Write the current usage into the status of the quota at *key*; a missing quota is ignored.
+
+        :raises StoreUnavailable: the status cannot be stored.
+        """
 
         def decide(current: Record | None) -> Outcome:
             if current is None:
@@ -128,9 +201,20 @@ class QuotaUsageTracker:
             return Put(objects.encode_for_store({**quota, "status": status}))
 
         try:
-            await self.store.update(COLLECTION, key, decide)
+            await self.update(key, decide)
         except LookupError:
             return  # Deleted since the recount was requested.
+
+    def _reserved_elsewhere(self, quota: Object) -> list[Amounts]:
+        return [] if self._shared is None else list(self._shared.of_others(objects.key_of(*_key(quota))))
+
+    def _count_stored(self, quota: Object) -> Amounts:
+        hard = (quota.get("spec") or {}).get("hard") or {}
+        total: Amounts = {name: Quantity() for name in hard}
+        for label, resource in self._tracked.items():
+            if names := concerned(label, hard, self.names):
+                self._add_stored(total, names, label, resource, _key(quota)[0], scopes(quota))
+        return total
 
     def _add_stored(
         self,
@@ -167,6 +251,18 @@ class QuotaUsageTracker:
         if result is None:
             result = measured.in_scope[text] = in_scope(label, resource.read(record), expression)
         return result
+
+
+def _add_known(total: Amounts, reserved: Iterable[Amounts]) -> None:
+    for amounts in reserved:
+        resource_lists.add(total, {name: amount for name, amount in amounts.items() if name in total})
+
+
+def exceeded(hard: Amounts, used: Amounts, requested: Amounts) -> list[str]:
+    """Return the names whose limit in *hard* is exceeded if *requested* is added to *used*."""
+    return [
+        name for name, amount in requested.items() if name in hard and used.get(name, Quantity()) + amount > hard[name]
+    ]
 
 
 def _key(quota: Object) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from nodeagent.base.structs import Struct
 
 _CLEAR = (IDENTITY,)
 _PROBE = b"probe"
-_INTERNAL = ("core/masterleases", "core/ranges")
+_INTERNAL = ("core/masterleases", "core/quotacharges", "core/ranges")
 """Never encrypted, as upstream; encrypted values of earlier releases are read and rewritten."""
 
 

@@ -23,6 +23,7 @@ from .etcd import Etcd, running_etcd
 SERVERS, WRITERS, KILLS, ACKNOWLEDGED_PER_KILL = 3, 6, 4, 60
 LEASE = ("--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms")
 CORE = "/api/v1/namespaces/default"
+SECRETS, TURNS = f"{CORE}/secrets", 3
 MAPS, PODS, DEPLOYMENTS = f"{CORE}/configmaps", f"{CORE}/pods", "/apis/apps/v1/namespaces/default/deployments"
 LEADER = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/nodeagent-controllers"
 LOST = (aiohttp.ClientError, TimeoutError)
@@ -268,3 +269,33 @@ async def _scale(server: Connection, replicas: int) -> None:
         return len(found["items"]) == replicas == observed.get("replicas")
 
     await until(created, f"the Deployment has {replicas} pods")
+
+
+async def test_concurrent_requests_to_different_servers_never_exceed_a_quota(etcd: Etcd, tmp_path: Path) -> None:
+    async with three_servers(etcd, tmp_path, "/quota") as servers:
+        created = {"metadata": {"name": "limit"}, "spec": {"hard": {"count/secrets": "20"}}}
+        await servers[0].ok("POST", f"{CORE}/resourcequotas", created)
+
+        async def limited() -> bool:
+            found = [await server.ok("GET", f"{CORE}/resourcequotas/limit") for server in servers]
+            return all(item.get("status", {}).get("used") for item in found)
+
+        await until(limited, "every server knows the quota")
+
+        async def create(number: int) -> int:
+            code, found = await servers.any()("POST", SECRETS, {"metadata": {"name": f"s{number}"}})
+            assert code == 201 or "exceeded quota: limit" in found["message"], found
+            return int(code)
+
+        for turn in range(TURNS):
+            codes = await asyncio.gather(*(create(turn * 100 + number) for number in range(60)))
+            stored = [item["metadata"]["name"] for item in (await servers.any().ok("GET", SECRETS))["items"]]
+            assert (codes.count(201), len(stored)) == (20, 20)
+            # Usage that a request has freed is available in every server as soon as it was acknowledged.
+            await asyncio.gather(*(servers.any().ok("DELETE", f"{SECRETS}/{name}") for name in stored))
+
+        async def released() -> bool:
+            status = (await servers.any().ok("GET", f"{CORE}/resourcequotas/limit"))["status"]
+            return bool(status["used"] == {"count/secrets": "0"})
+
+        await until(released, "the usage is zero")

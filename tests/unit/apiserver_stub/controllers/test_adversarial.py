@@ -23,6 +23,7 @@ from apiserver_stub.controllers.api_services import Registration
 from apiserver_stub.controllers.cluster_role_aggregation import keep_aggregated
 from apiserver_stub.controllers.garbage_collector import FOREGROUND, ORPHAN, GarbageCollector
 from apiserver_stub.controllers.kubernetes_service import KubernetesService, KubernetesServiceSettings
+from apiserver_stub.controllers.leadership import Leadership
 from apiserver_stub.controllers.legacy_token_tracking import LegacyTokenTracking
 from apiserver_stub.controllers.manager import ControllerManager, bundled_controllers, served
 from apiserver_stub.controllers.namespace_contents import NamespaceContents
@@ -64,7 +65,8 @@ ANTI_AFFINITY = {
 
 
 def quotas(store: MeteredStore, clock: FakeClock) -> Coroutine[Any, Any, None]:
-    return ResourceQuotas(store, QuotaUsageTracker(store, REGISTRY, Identity()), clock).run()
+    leadership = Leadership(store, Identity(), clock)
+    return ResourceQuotas(store, QuotaUsageTracker(store, REGISTRY, Identity()), leadership, clock).run()
 
 
 def certificates(store: MeteredStore, clock: FakeClock) -> Coroutine[Any, Any, None]:
