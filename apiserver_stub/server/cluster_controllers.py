@@ -7,9 +7,8 @@ and the kinds that it serves, are started by :mod:`apiserver_stub.server.startup
 from __future__ import annotations
 
 import asyncio
-import socket
-import uuid
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -33,6 +32,7 @@ from apiserver_stub.controllers.volumes.local_directories import LocalDirectorie
 from apiserver_stub.controllers.volumes.local_path import LocalPathProvisioner
 from apiserver_stub.kinds.custom_resource_definitions import GROUP
 from apiserver_stub.server.custom_kinds import build_cleanup
+from apiserver_stub.server.holder_identity import holder_identity
 from nodeagent.base.aio import SystemClock, TaskOwner
 from nodeagent.base.structs import Struct
 
@@ -61,9 +61,12 @@ class ControllerResources(Struct, frozen=True):
     event_ttl_seconds: int | None
 
 
-def build_leadership(options: Options, store: Store) -> Leadership:
-    """Return the election among the servers of *store*."""
-    holder = f"{socket.gethostname()}_{uuid.uuid4()}" if options.store_servers else ""
+def build_leadership(options: Options, store: Store, stack: AsyncExitStack) -> Leadership:
+    """Return the election among the servers of *store*; *stack* releases the identity of this one.
+
+    :raises OSError: the lock file cannot be created.
+    """
+    holder = holder_identity(options.data_dir, stack) if options.store_servers else ""
     timing = LeaseTiming(
         options.leader_elect_lease_seconds,
         options.leader_elect_renew_deadline_seconds,

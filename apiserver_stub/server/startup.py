@@ -196,8 +196,8 @@ async def start(options: Options) -> RunningServer:
         )
         await authentication_config_map.publish()
         service_ranges = await prepare_service_ranges(store, registry, identity, event_ttl_seconds)
+        leadership = build_leadership(options, store, stack)  # Before the tasks, which release the lease at the end.
         tasks = await stack.enter_async_context(TaskOwner("apiserver"))
-        leadership = build_leadership(options, store)
         admission = await build_admission(
             options,
             store,

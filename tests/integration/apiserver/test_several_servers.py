@@ -9,7 +9,7 @@ import json
 import random
 import signal
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,17 @@ CORE = "/api/v1/namespaces/default"
 SECRETS, TURNS = f"{CORE}/secrets", 3
 MAPS, PODS, DEPLOYMENTS = f"{CORE}/configmaps", f"{CORE}/pods", "/apis/apps/v1/namespaces/default/deployments"
 LEADER = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/nodeagent-controllers"
+DEPLOYMENT = {
+    "metadata": {"name": "web"},
+    "spec": {
+        "replicas": 1,
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "main", "image": "example.com/web:1"}]},
+        },
+    },
+}
 LOST = (aiohttp.ClientError, TimeoutError)
 SECONDS = 60.0
 
@@ -167,12 +178,14 @@ class Watcher:
 
 
 @asynccontextmanager
-async def three_servers(etcd: Etcd, directory: Path, prefix: str) -> AsyncIterator[Servers]:
+async def running_servers(
+    etcd: Etcd, directory: Path, prefix: str, count: int = SERVERS, lease: Sequence[str] = LEASE
+) -> AsyncIterator[Servers]:
     servers = Servers()
     async with AsyncExitStack() as stack:
         session = await stack.enter_async_context(aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=SECONDS)))
-        for number in range(SERVERS):
-            options = [f"--store-servers={etcd.url}", f"--store-prefix={prefix}", *LEASE]
+        for number in range(count):
+            options = [f"--store-servers={etcd.url}", f"--store-prefix={prefix}", *lease]
             server = await asyncio.to_thread(
                 Server, directory / str(number), *options, f"--bind-address=127.0.0.{number + 1}"
             )
@@ -202,19 +215,8 @@ async def until(condition: Callable[[], Awaitable[Any]], what: str) -> None:
 
 
 async def test_random_kills_lose_no_write_and_no_event(etcd: Etcd, tmp_path: Path) -> None:
-    async with three_servers(etcd, tmp_path, "/kills") as servers:
-        deployment = {
-            "metadata": {"name": "web"},
-            "spec": {
-                "replicas": 1,
-                "selector": {"matchLabels": {"app": "web"}},
-                "template": {
-                    "metadata": {"labels": {"app": "web"}},
-                    "spec": {"containers": [{"name": "main", "image": "example.com/web:1"}]},
-                },
-            },
-        }
-        await servers[0].ok("POST", DEPLOYMENTS, deployment)
+    async with running_servers(etcd, tmp_path, "/kills") as servers:
+        await servers[0].ok("POST", DEPLOYMENTS, DEPLOYMENT)
         start = (await servers[0].ok("GET", MAPS))["metadata"]["resourceVersion"]
         writers, watchers = Writers(servers), [Watcher(servers, server, start) for server in servers]
         # All three are killed at least once, so the leader is among them.
@@ -272,7 +274,7 @@ async def _scale(server: Connection, replicas: int) -> None:
 
 
 async def test_concurrent_requests_to_different_servers_never_exceed_a_quota(etcd: Etcd, tmp_path: Path) -> None:
-    async with three_servers(etcd, tmp_path, "/quota") as servers:
+    async with running_servers(etcd, tmp_path, "/quota") as servers:
         created = {"metadata": {"name": "limit"}, "spec": {"hard": {"count/secrets": "20"}}}
         await servers[0].ok("POST", f"{CORE}/resourcequotas", created)
 
@@ -299,3 +301,19 @@ async def test_concurrent_requests_to_different_servers_never_exceed_a_quota(etc
             return bool(status["used"] == {"count/secrets": "0"})
 
         await until(released, "the usage is zero")
+
+
+async def test_killed_leader_continues_its_lease_when_it_is_started_again(etcd: Etcd, tmp_path: Path) -> None:
+    hour = ("--leader-elect-lease-duration=3600s",)
+    async with running_servers(etcd, tmp_path, "/restart", 1, hour) as (server,):
+        await server.ok("POST", DEPLOYMENTS, DEPLOYMENT)
+        await _scale(server, 2)
+        before = (await server.ok("GET", LEADER))["spec"]
+        await server.kill()
+        await server.restart()
+        await _scale(server, 3)
+        after = (await server.ok("GET", LEADER))["spec"]
+    assert (before["holderIdentity"], before["leaseTransitions"]) == (
+        after["holderIdentity"],
+        after["leaseTransitions"],
+    )
