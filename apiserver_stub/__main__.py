@@ -70,7 +70,7 @@ async def _serve(options: Options) -> int:
     gc.disable()  # Startup mostly imports modules, which leaves no garbage.
     from apiserver_stub.admission.config import AdmissionError
     from apiserver_stub.audit.policy import AuditError
-    from apiserver_stub.nodes.egress import EgressError
+    from apiserver_stub.egress.selector import EgressError
     from apiserver_stub.plugins import PluginError
     from apiserver_stub.server.authentication import AuthenticationError
     from apiserver_stub.server.authorization import AuthorizationError

@@ -19,11 +19,13 @@ from nodeagent.base import kubeconfig
 from nodeagent.base.aio import Backoff, Clock, SystemClock
 from nodeagent.base.exec_plugin import ExecPluginError
 from nodeagent.base.file_signature import file_signatures
-from nodeagent.base.kubeconfig import Kubeconfig, KubeconfigError
+from nodeagent.base.kubeconfig import Fault, Kubeconfig, KubeconfigError
 from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
     import aiohttp
+
+    from apiserver_stub.egress.dialing import Dialer
 
 _log = logging.getLogger(__name__)
 
@@ -127,6 +129,7 @@ class Webhook:
     the service rejected the previous ones.
 
     :param retry_all: retry after any failure, not only after transient ones.
+    :param dialer: opens the connections; direct ones by default.
     """
 
     def __init__(
@@ -138,15 +141,20 @@ class Webhook:
         attempt_seconds: float = ATTEMPT_SECONDS,
         first_pause_seconds: float = _FIRST_PAUSE_SECONDS,
         retry_all: bool = False,
+        dialer: Dialer | None = None,
     ) -> None:
         """Read the kubeconfig at *path*.
 
-        :raises KubeconfigError: the kubeconfig or a file that it names is invalid.
+        :raises KubeconfigError: the kubeconfig or a file that it names is invalid, or names a proxy besides *dialer*.
         """
         self._config: Kubeconfig = kubeconfig.load(path)
         self._signatures = file_signatures(self._config.files())
         self._context = self._config.ssl_context()
         self._proxy = self._config.proxy()
+        self._dialer = dialer
+        if self._proxy and dialer is not None:
+            rule = "cannot be used with an egress selection for controlplane"
+            raise KubeconfigError([Fault(str(path), "proxy-url", None, rule)])
         self._certificate = self._config.client_certificate
         self._credentials = WebhookCredentials(self._config, clock or SystemClock())
         self._clock, self._attempts, self._attempt_seconds = clock or SystemClock(), attempts, attempt_seconds
@@ -213,7 +221,9 @@ class Webhook:
         try:
             authorization = await asyncio.to_thread(self._authorize)
             if self._session is None:
-                self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(), trust_env=False)
+                from apiserver_stub.egress.connector import new_session
+
+                self._session = new_session(self._dialer)
             response = await exchange(
                 self._session,
                 self._config.server,

@@ -9,6 +9,7 @@ from apiserver_stub import webhook
 from apiserver_stub.audit import event as events
 from apiserver_stub.audit.event import Event
 from apiserver_stub.audit.policy import AuditError, audit_version
+from apiserver_stub.egress.dialing import Dialer
 from nodeagent.base.aio import Clock
 from nodeagent.base.identity import Identity
 from nodeagent.base.kubeconfig import KubeconfigError
@@ -23,13 +24,24 @@ class Webhook:
     plugin = "webhook"
     parallel = True
 
-    def __init__(self, config_file: Path, initial_backoff_seconds: float, clock: Clock, identity: Identity) -> None:
+    def __init__(
+        self,
+        config_file: Path,
+        initial_backoff_seconds: float,
+        clock: Clock,
+        identity: Identity,
+        dialer: Dialer | None = None,
+    ) -> None:
         version = audit_version(identity)
         self._head = f'{{"kind":"EventList","apiVersion":"{version}","metadata":{{}},"items":['.encode()
         self._type_length = len(f'{{"kind":"Event","apiVersion":"{version}",')
         try:
             self._service = webhook.Webhook(
-                config_file, clock=clock, first_pause_seconds=initial_backoff_seconds, retry_all=True
+                config_file,
+                clock=clock,
+                first_pause_seconds=initial_backoff_seconds,
+                retry_all=True,
+                dialer=dialer,
             )
         except KubeconfigError as error:
             raise AuditError(f"initializing audit webhook: {error}") from None

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from apiserver_stub.apimachinery.objects import Object, decode, dig
 from apiserver_stub.apimachinery.status import ApiError, internal, not_found
-from apiserver_stub.nodes import egress
-from apiserver_stub.nodes.dialing import Dialer, DirectDialer, client_context, connection_error
+from apiserver_stub.egress.dialing import Dialer, DirectDialer, client_context, connection_error
 from apiserver_stub.nodes.endpoint import Endpoint
-from nodeagent.base.identity import Identity
 from nodeagent.base.structs import Struct
 from nodeagent.base.tls import KeyPair, TlsError, covers, generate_ca, issue, write_private
 
@@ -62,21 +60,16 @@ class NodeAgentSettings(Struct, frozen=True):
     """Time limit for establishing a connection."""
     own_authorities: Path
     """Directory of the generated CA, for a generated client certificate."""
-    identity: Identity
-    """Names of the server, for the API group of the egress selector configuration."""
     certificate_authority: Path | None = None
     """CA bundle that verifies agents; without one they are not verified."""
     client_certificate: Path | None = None
     client_key: Path | None = None
-    egress_config: Path | None = None
-    """Egress selector configuration."""
 
 
 class NodeAgents:
     """Addresses of node agents, and connections to them.
 
     :raises TlsError: a certificate file is invalid.
-    :raises EgressError: the egress selector configuration is invalid.
     """
 
     def __init__(self, settings: NodeAgentSettings, store: Store, dialer: Dialer | None = None) -> None:
@@ -84,8 +77,6 @@ class NodeAgents:
         self._types = settings.address_types
         self._seconds = settings.timeout_seconds
         self._dialer = dialer or DirectDialer()
-        if dialer is None and settings.egress_config is not None:
-            self._dialer = egress.load(settings.egress_config, settings.identity)
         ca_bundle = settings.certificate_authority
         certificate, key = settings.client_certificate, settings.client_key
         self.client_authority: Path | None = None

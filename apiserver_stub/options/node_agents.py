@@ -51,7 +51,8 @@ def declare(group: Group) -> None:
     group.add(
         "egress-selector-config-file",
         Path,
-        "EgressSelectorConfiguration file: direct connections or an HTTP CONNECT proxy for nodes, pods and services.",
+        "EgressSelectorConfiguration file: direct connections, an HTTP CONNECT proxy or konnectivity for nodes, pods "
+        "and services, for webhooks, and for the store.",
     )
 
 

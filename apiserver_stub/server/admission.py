@@ -25,7 +25,6 @@ from apiserver_stub.admission.policy_parameter_permission import PolicyParameter
 from apiserver_stub.admission.quota.shared_charges import SharedCharges
 from apiserver_stub.admission.signing_request_identity import SigningRequestIdentity
 from apiserver_stub.admission.webhooks.client import WebhookClient
-from apiserver_stub.aggregation.proxy_client_cert import ClientPair
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.request import RequestInfo, User
@@ -61,22 +60,19 @@ async def build_admission(
     ca_certificate: str,
     stack: AsyncExitStack,
     tasks: TaskOwner,
-    pair: ClientPair,
+    webhooks: WebhookClient,
     leadership: Leadership,
     more: Sequence[AdmissionPlugin] = (),
 ) -> AdmissionChain:
     """Return the admission chain: the plugins that are always enabled, *more*, then the enabled plugins.
 
-    Resources of plugins are closed with *stack*; their controllers run in *tasks*. Webhooks are called with the client
-    certificate of *pair*.
+    Resources of plugins are closed with *stack*; their controllers run in *tasks*.
 
     :raises AdmissionError: the configuration is invalid, or a plugin cannot be created; with all problems.
     """
     config_file = options.admission_control_config_file
     configs = await asyncio.to_thread(load, config_file, options.identity)
     lister, authorize = Lister(store), _authorize(authorizer)
-    webhooks = WebhookClient(lister, pair)
-    stack.push_async_callback(webhooks.close)
     context = AdmissionContext(
         config={},
         config_dir=config_file.parent if config_file is not None else Path(),

@@ -11,11 +11,12 @@ from apiserver_stub.audit.delivery import LEGACY
 from apiserver_stub.audit.log_file import LogFile, Rotation
 from apiserver_stub.audit.policy import load_policy
 from apiserver_stub.audit.webhook import Webhook
+from apiserver_stub.egress.selector import DIRECT, EgressSelector
 from apiserver_stub.options import Options
 from nodeagent.base.aio import SystemClock
 
 
-async def build_audit(options: Options) -> Audit | None:
+async def build_audit(options: Options, egress: EgressSelector = DIRECT) -> Audit | None:
     """Return the configured audit, or ``None`` without a policy or without a backend.
 
     :raises AuditError: the policy or the configuration of a backend is invalid.
@@ -23,7 +24,7 @@ async def build_audit(options: Options) -> Audit | None:
     if options.audit_policy_file is None:
         return None
     policy = await asyncio.to_thread(load_policy, options.audit_policy_file, options.identity)
-    sinks = await asyncio.to_thread(_sinks, options)
+    sinks = await asyncio.to_thread(_sinks, options, egress)
     if not sinks:
         return None
     errors: Counter[str] = Counter()
@@ -35,7 +36,7 @@ async def build_audit(options: Options) -> Audit | None:
     return Audit(policy, backends, errors, options.identity)
 
 
-def _sinks(options: Options) -> list[AuditSink]:
+def _sinks(options: Options, egress: EgressSelector) -> list[AuditSink]:
     result: list[AuditSink] = []
     if options.audit_log_path:
         rotation = Rotation(
@@ -48,5 +49,6 @@ def _sinks(options: Options) -> list[AuditSink]:
         result.append(LogFile(options.audit_log_path, legacy=legacy, rotation=rotation))
     if options.audit_webhook_config_file is not None:
         backoff = options.audit_webhook_initial_backoff
-        result.append(Webhook(options.audit_webhook_config_file, backoff, SystemClock(), options.identity))
+        path, dialer = options.audit_webhook_config_file, egress.controlplane
+        result.append(Webhook(path, backoff, SystemClock(), options.identity, dialer))
     return result

@@ -22,6 +22,7 @@ from apiserver_stub.authn.service_account import ServiceAccountTokens
 from apiserver_stub.authn.token_file import TokenFile, TokenFileError
 from apiserver_stub.authn.tokens import Tokens
 from apiserver_stub.authn.webhook import WebhookTokens
+from apiserver_stub.egress.selector import DIRECT, EgressSelector
 from apiserver_stub.options import Options
 from apiserver_stub.schema.null_times import OMITTED_SINCE
 from apiserver_stub.storage import Store
@@ -46,7 +47,7 @@ class Authentication(Struct, frozen=True):
 
 
 async def build_authentication(
-    options: Options, store: Store, own_tokens: Path, stack: AsyncExitStack
+    options: Options, store: Store, own_tokens: Path, stack: AsyncExitStack, egress: EgressSelector = DIRECT
 ) -> Authentication:
     """Return the configured authentication; its tasks and clients are closed with *stack*.
 
@@ -58,7 +59,7 @@ async def build_authentication(
         client_authorities = await _authorities(options.client_ca_file, "client-ca-bundle", tasks)
         proxy_authorities = await _authorities(options.requestheader_client_ca_file, "request-header", tasks)
         service_accounts = await asyncio.to_thread(_service_accounts, options, store)
-        authenticators = await _token_authenticators(options, store, own_tokens, service_accounts, tasks, stack)
+        authenticators = await _token_authenticators(options, store, own_tokens, service_accounts, tasks, stack, egress)
     except (TlsError, KeyFileError, TokenFileError, JwtConfigError, KubeconfigError, ssl.SSLError) as error:
         raise AuthenticationError(str(error)) from error
     authenticator = Authenticator(
@@ -129,6 +130,7 @@ async def _token_authenticators(
     service_accounts: ServiceAccountTokens,
     tasks: TaskOwner,
     stack: AsyncExitStack,
+    egress: EgressSelector,
 ) -> list[TokenAuthenticator]:
     audiences = service_accounts.api_audiences
     authenticators: list[TokenAuthenticator] = []
@@ -147,7 +149,9 @@ async def _token_authenticators(
         oidc.start()
         authenticators.append(ApiAudienceAuthenticator(oidc, audiences))
     if options.authentication_token_webhook_config_file is not None:
-        webhook = await asyncio.to_thread(Webhook, options.authentication_token_webhook_config_file)
+        webhook = await asyncio.to_thread(
+            Webhook, options.authentication_token_webhook_config_file, dialer=egress.controlplane
+        )
         service = await stack.enter_async_context(webhook)
         authenticators.append(
             WebhookTokens(

@@ -14,6 +14,8 @@ from apiserver_stub.authz.config import AuthorizationConfigError, AuthorizerConf
 from apiserver_stub.authz.node import NodeAuthorizer
 from apiserver_stub.authz.rbac import Rbac
 from apiserver_stub.authz.webhook import WebhookAuthorizer, WebhookSettings
+from apiserver_stub.egress.dialing import Dialer
+from apiserver_stub.egress.selector import DIRECT, EgressSelector
 from apiserver_stub.options import Options
 from apiserver_stub.schema.null_times import OMITTED_SINCE
 from apiserver_stub.storage import Store
@@ -35,14 +37,16 @@ class Authorization(Struct, frozen=True):
     rbac: Rbac
 
 
-async def build_authorization(options: Options, store: Store, stack: AsyncExitStack) -> Authorization:
+async def build_authorization(
+    options: Options, store: Store, stack: AsyncExitStack, egress: EgressSelector = DIRECT
+) -> Authorization:
     """Return the configured authorization; its tasks and clients are closed with *stack*.
 
     :raises AuthorizationError: a file is invalid; the message can have several lines, one per problem.
     """
     tasks = await stack.enter_async_context(TaskOwner("authorization"))
     rbac = Rbac(store, options.identity)
-    builder = _Builder(options, store, rbac, tasks, stack)
+    builder = _Builder(options, store, rbac, tasks, stack, egress.controlplane)
     try:
         configs = await asyncio.to_thread(_configs, options)
         authorizers = [await builder.build(config) for config in configs]
@@ -67,8 +71,17 @@ def _configs(options: Options) -> list[AuthorizerConfig]:
 
 
 class _Builder:
-    def __init__(self, options: Options, store: Store, rbac: Rbac, tasks: TaskOwner, stack: AsyncExitStack) -> None:
+    def __init__(
+        self,
+        options: Options,
+        store: Store,
+        rbac: Rbac,
+        tasks: TaskOwner,
+        stack: AsyncExitStack,
+        dialer: Dialer | None,
+    ) -> None:
         self._options, self._store, self._rbac, self._tasks, self._stack = options, store, rbac, tasks, stack
+        self._dialer = dialer
 
     async def build(self, config: AuthorizerConfig) -> Authorizer:
         match config.mode:
@@ -98,7 +111,9 @@ class _Builder:
     async def _webhook(self, config: AuthorizerConfig) -> WebhookAuthorizer:
         if config.connection is None:
             raise AuthorizationError("authorization-mode Webhook's authorization config file not passed")
-        webhook = await asyncio.to_thread(Webhook, config.connection, attempt_seconds=config.timeout_seconds)
+        webhook = await asyncio.to_thread(
+            Webhook, config.connection, attempt_seconds=config.timeout_seconds, dialer=self._dialer
+        )
         service = await self._stack.enter_async_context(webhook)
         shows_null_times = self._options.compatibility_version < OMITTED_SINCE
         settings = replace(config.webhook, shows_null_times=shows_null_times)

@@ -35,6 +35,8 @@ from apiserver_stub.controllers.namespaces import create_system_objects, run_sys
 from apiserver_stub.controllers.server_identity import publish_server_identity
 from apiserver_stub.controllers.volumes.local_path_class import ensure_local_path_class
 from apiserver_stub.defaulting.flow_control_objects import mandatory_levels, mandatory_schemas
+from apiserver_stub.egress.selector import DIRECT, EgressSelector
+from apiserver_stub.egress.selector import load as load_egress_selector
 from apiserver_stub.flowcontrol.priority_and_fairness import PriorityAndFairness
 from apiserver_stub.flowcontrol.priority_levels import read_level
 from apiserver_stub.flowcontrol.schemas import read_schema
@@ -158,21 +160,23 @@ async def start(options: Options) -> RunningServer:
     event_ttl_seconds = options.event_ttl_seconds or None
     async with AsyncExitStack() as stack:
         registry = build_registry(options, await asyncio.to_thread(load_plugins))
-        storage = await build_storage(options, registry)
+        egress = await _egress(options)
+        stack.push_async_callback(egress.close)
+        storage = await build_storage(options, registry, egress, stack)
         store = storage.store
         stack.callback(storage.encryption.close)
         stack.push_async_callback(store.close)
-        audit = await build_audit(options)
+        audit = await build_audit(options, egress)
         if audit is not None:
             stack.push_async_callback(audit.close)
         await store.open()
         pair = await asyncio.to_thread(ClientPair, options.proxy_client_cert_file, options.proxy_client_key_file)
-        webhooks = WebhookClient(Lister(store), pair)
+        webhooks = WebhookClient(Lister(store), pair, egress=egress)
         stack.push_async_callback(webhooks.close)
         custom_kinds = build_custom_kinds(store, registry, identity, options.gates, webhooks)
-        authentication = await build_authentication(options, store, tokens_file, stack)
-        authorization = await build_authorization(options, store, stack)
-        agents = await asyncio.to_thread(NodeAgents, node_agent_settings(options), store)
+        authentication = await build_authentication(options, store, tokens_file, stack, egress)
+        authorization = await build_authorization(options, store, stack, egress)
+        agents = await asyncio.to_thread(NodeAgents, node_agent_settings(options), store, egress.cluster)
         ca_certificate = await asyncio.to_thread(certificates.authority.read_text)
         monitor, remotes = StoreMonitor(store), Remotes(identity)
         await create_system_objects(store, identity, ca_certificate)
@@ -206,7 +210,7 @@ async def start(options: Options) -> RunningServer:
             ca_certificate,
             stack,
             tasks,
-            pair,
+            webhooks,
             leadership,
             [RoleEscalation(authorization.rbac, authorization.chain)],
         )
@@ -352,9 +356,12 @@ def node_agent_settings(options: Options) -> NodeAgentSettings:
         certificate_authority=options.nodeagent_certificate_authority,
         client_certificate=options.nodeagent_client_certificate,
         client_key=options.nodeagent_client_key,
-        egress_config=options.egress_selector_config_file,
-        identity=options.identity,
     )
+
+
+async def _egress(options: Options) -> EgressSelector:
+    path = options.egress_selector_config_file
+    return DIRECT if path is None else await asyncio.to_thread(load_egress_selector, path, options.identity)
 
 
 def _flow_control(options: Options) -> PriorityAndFairness | None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from apiserver_stub.apimachinery import media
+from apiserver_stub.egress.local_sockets import LocalSockets
+from apiserver_stub.egress.selector import DIRECT, EgressSelector
 from apiserver_stub.storage import encryption
 from apiserver_stub.storage.base import Store, StoreUnavailable
 from apiserver_stub.storage.codec import StorageCodec
@@ -44,8 +48,15 @@ class Storage(Struct, frozen=True):
     calls: StoreRequestMetrics
 
 
-async def build_storage(options: Options, resources: Iterable[Resource]) -> Storage:
+async def build_storage(
+    options: Options,
+    resources: Iterable[Resource],
+    egress: EgressSelector = DIRECT,
+    stack: AsyncExitStack | None = None,
+) -> Storage:
     """Return the configured storage; the caller opens the store.
+
+    :param stack: closes the sockets that lead to servers through *egress*.
 
     :raises EncryptionError: the encryption configuration is invalid.
     :raises StoreUnavailable: a TLS file of the backend cannot be read.
@@ -57,13 +68,30 @@ async def build_storage(options: Options, resources: Iterable[Resource]) -> Stor
     )
     await refresh_key_services(at_rest)
     calls = StoreRequestMetrics()
+    sockets: dict[str, Path] = {}
+    if egress.etcd is not None and stack is not None:
+        local = LocalSockets(egress.etcd)
+        stack.push_async_callback(local.close)
+        sockets = await _sockets(options, local)
     try:
-        return Storage(_build(options, layout, at_rest, calls), at_rest, calls)
+        return Storage(_build(options, layout, at_rest, calls, sockets), at_rest, calls)
     except OSError as error:
         raise StoreUnavailable(str(error)) from error
 
 
-def _build(options: Options, layout: Layout, at_rest: Encryption, calls: StoreRequestMetrics) -> Store:
+async def _sockets(options: Options, local: LocalSockets) -> dict[str, Path]:
+    """Return local sockets that lead to the servers, by URL."""
+    found: dict[str, Path] = {}
+    for url in {*options.store_servers, *(url for urls in options.store_servers_overrides.values() for url in urls)}:
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https"):
+            found[url] = await local.open(parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
+    return found
+
+
+def _build(
+    options: Options, layout: Layout, at_rest: Encryption, calls: StoreRequestMetrics, sockets: Mapping[str, Path]
+) -> Store:
     overrides: dict[str, tuple[str, ...]] = {
         name: urls for name, urls in options.store_servers_overrides.items() if name in layout.collections
     }
@@ -71,7 +99,7 @@ def _build(options: Options, layout: Layout, at_rest: Encryption, calls: StoreRe
         overrides[_RANGES] = overrides[_SERVICES]  # Allocations are stored with the Services.
     main: Store
     if options.store_servers:
-        main = _etcd(options, layout.without(overrides), layout, options.store_servers, at_rest, calls)
+        main = _etcd(options, layout.without(overrides), layout, options.store_servers, at_rest, calls, sockets)
     else:
         codec = StorageCodec(layout, at_rest, options.identity, options.storage_media_type or media.JSON)
         interval = options.store_compaction_interval_seconds
@@ -79,7 +107,7 @@ def _build(options: Options, layout: Layout, at_rest: Encryption, calls: StoreRe
     if not overrides:
         return main
     stores = {
-        name: _etcd(options, layout.only([name]), layout, urls, at_rest, calls, root=layout.directory(name))
+        name: _etcd(options, layout.only([name]), layout, urls, at_rest, calls, sockets, root=layout.directory(name))
         for name, urls in overrides.items()
     }
     return CompositeStore(main, stores)
@@ -92,6 +120,7 @@ def _etcd(
     urls: tuple[str, ...],
     at_rest: Encryption,
     calls: StoreRequestMetrics,
+    sockets: Mapping[str, Path],
     *,
     root: str = "",
 ) -> Store:
@@ -100,7 +129,7 @@ def _etcd(
 
     files = TlsFiles(options.store_cafile, options.store_certfile, options.store_keyfile)
     return EtcdStore(
-        EtcdClient(urls, files, observe=calls.count),
+        EtcdClient(urls, files, observe=calls.count, sockets=sockets),
         stored,
         StorageCodec(
             layout,

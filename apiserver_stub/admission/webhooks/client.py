@@ -14,6 +14,7 @@ from apiserver_stub.admission.webhooks.review import WebhookCallError
 from apiserver_stub.admission.webhooks.users import NO_USERS, WebhookUsers, present
 from apiserver_stub.aggregation.proxy_client_cert import ClientPair
 from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.egress.selector import DIRECT, EgressSelector
 from apiserver_stub.webhook import WebhookError, exchange
 
 if TYPE_CHECKING:
@@ -25,23 +26,25 @@ _MAX_RESPONSE_BYTES = 8 << 20
 class WebhookClient:
     """Client of webhooks that are referenced by URL or by Service."""
 
-    def __init__(self, lister: Lister, pair: ClientPair, users: WebhookUsers = NO_USERS) -> None:
-        self._lister, self._pair, self._users = lister, pair, users
-        self._session: aiohttp.ClientSession | None = None
+    def __init__(
+        self, lister: Lister, pair: ClientPair, users: WebhookUsers = NO_USERS, egress: EgressSelector = DIRECT
+    ) -> None:
+        self._lister, self._pair, self._users, self._egress = lister, pair, users, egress
+        self._sessions: dict[bool, aiohttp.ClientSession] = {}  # by whether the webhook is a Service
         self._derived: list[WebhookClient] = []
 
     def with_users(self, users: WebhookUsers) -> WebhookClient:
         """Return a client that authenticates as *users*; it is closed with this one."""
-        client = WebhookClient(self._lister, self._pair, users)
+        client = WebhookClient(self._lister, self._pair, users, self._egress)
         self._derived.append(client)
         return client
 
     async def close(self) -> None:
         for client in self._derived:
             await client.close()
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        for session in self._sessions.values():
+            await session.close()
+        self._sessions.clear()
 
     async def post(self, config: Object, body: Any, timeout_seconds: float) -> Object:
         """Send *body* to the webhook of *config* (a ``clientConfig``) and return the response.
@@ -52,12 +55,10 @@ class WebhookClient:
 
         url, server_name = self._address(config)
         context, authorization = await self._context(config.get("caBundle") or "", url, server_name)
-        if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(), trust_env=False)
         attempt = f'Post "{config.get("url") or url}?timeout={timeout_seconds:g}s"'
         try:
             response = await exchange(
-                self._session,
+                self._session(is_service=server_name is not None),
                 url,
                 msgspec.json.encode(body),
                 seconds=timeout_seconds,
@@ -76,6 +77,13 @@ class WebhookClient:
         if not isinstance(document, dict):
             raise WebhookCallError(f"{attempt}: the response is not a JSON object")
         return document
+
+    def _session(self, *, is_service: bool) -> aiohttp.ClientSession:
+        if is_service not in self._sessions:
+            from apiserver_stub.egress.connector import new_session
+
+            self._sessions[is_service] = new_session(self._egress.cluster if is_service else self._egress.controlplane)
+        return self._sessions[is_service]
 
     def _address(self, config: Object) -> tuple[str, str | None]:
         """Return the URL, and the server name to verify if it differs from the host of the URL."""

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -37,6 +37,7 @@ _CHANNEL: list[tuple[str, Any]] = [
     ("grpc.enable_http_proxy", 0),
     ("grpc.use_local_subchannel_pool", 1),
 ]
+_NO_SOCKETS: Mapping[str, Path] = {}
 _COMPACTED = "etcdserver: mvcc: required revision has been compacted"
 _END: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # Missing from the type stubs.
 _LEASE_NOT_FOUND = "etcdserver: requested lease not found"
@@ -72,13 +73,18 @@ class Observer(Protocol):
 
 
 class _Endpoint:
-    def __init__(self, url: str, files: TlsFiles) -> None:
-        parts = urlsplit(url)
+    def __init__(self, url: str, files: TlsFiles, socket: Path | None) -> None:
+        parts, channel = urlsplit(url), _CHANNEL
         self.url, self.target = url, f"unix:{parts.path}" if parts.scheme in ("unix", "unixs") else parts.netloc
+        if socket is not None:
+            self.target = f"unix:{socket}"
+            channel = [*channel, ("grpc.default_authority", parts.netloc)]
         if parts.scheme in ("https", "unixs"):
-            self.channel = grpc.aio.secure_channel(self.target, _credentials(files), options=_CHANNEL)
+            if socket is not None:
+                channel = [*channel, ("grpc.ssl_target_name_override", parts.hostname or "")]
+            self.channel = grpc.aio.secure_channel(self.target, _credentials(files), options=channel)
         else:
-            self.channel = grpc.aio.insecure_channel(self.target, options=_CHANNEL)
+            self.channel = grpc.aio.insecure_channel(self.target, options=channel)
         self.calls: dict[str, Callable[..., Any]] = {
             name: self.channel.unary_unary(
                 f"/etcdserverpb.{service}/{name}",
@@ -97,11 +103,19 @@ class _Endpoint:
 class EtcdClient:
     """Client of the cluster with these server URLs.
 
+    :param sockets: Unix sockets that lead to servers, by URL; other servers are connected directly.
     :raises OSError: a TLS file cannot be read.
     """
 
-    def __init__(self, urls: Sequence[str], files: TlsFiles, *, observe: Observer | None = None) -> None:
-        self._endpoints = [_Endpoint(url, files) for url in urls]
+    def __init__(
+        self,
+        urls: Sequence[str],
+        files: TlsFiles,
+        *,
+        observe: Observer | None = None,
+        sockets: Mapping[str, Path] = _NO_SOCKETS,
+    ) -> None:
+        self._endpoints = [_Endpoint(url, files, sockets.get(url)) for url in urls]
         self._current = 0
         self._observe = observe
 

@@ -18,9 +18,10 @@ PathHandler = Callable[[Any], tuple[int, Any]]
 class Provider:
     """Responds to each path as configured in :attr:`paths`, and records its requests."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *names: str) -> None:
+        """Serve with a certificate for 127.0.0.1 and *names*."""
         self.authority: KeyPair = generate_ca("provider-ca")
-        pair = issue(self.authority, "provider", names=["127.0.0.1"], server=True)
+        pair = issue(self.authority, "provider", names=["127.0.0.1", *names], server=True)
         self.ca_file, both = directory / "provider-ca.crt", directory / "provider.pem"
         self.ca_file.write_bytes(self.authority.certificate)
         both.write_bytes(pair.key + pair.certificate)

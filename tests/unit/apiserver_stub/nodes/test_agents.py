@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from apiserver_stub.egress.dialing import DirectDialer
 from apiserver_stub.nodes.agents import NodeAgents, Unreachable
-from apiserver_stub.nodes.dialing import DirectDialer
 from apiserver_stub.nodes.endpoint import Endpoint
 from apiserver_stub.options import parse
 from apiserver_stub.server.startup import node_agent_settings

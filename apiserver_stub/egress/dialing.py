@@ -35,6 +35,10 @@ class Dialer(Protocol):
         """
         ...
 
+    async def close(self) -> None:
+        """Close what the connections share."""
+        ...
+
 
 class DirectDialer:
     """Connects directly."""
@@ -49,6 +53,9 @@ class DirectDialer:
             factory, host, port, ssl=tls, server_hostname=(server_name or host) if tls is not None else None
         )
         return protocol
+
+    async def close(self) -> None:
+        """Nothing is shared."""
 
 
 class HttpConnectDialer(Struct, frozen=True):
@@ -65,7 +72,7 @@ class HttpConnectDialer(Struct, frozen=True):
         self, factory: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None, server_name: str = ""
     ) -> P:
         loop = asyncio.get_running_loop()
-        request = _ConnectRequest(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        request = _ConnectRequest(host_and_port(host, port))
         if self.socket_path:
             transport, _ = await loop.create_unix_connection(lambda: request, self.socket_path)
         else:
@@ -93,6 +100,9 @@ class HttpConnectDialer(Struct, frozen=True):
         if rest:
             cast(asyncio.Protocol, protocol).data_received(rest)
         return protocol
+
+    async def close(self) -> None:
+        """Nothing is shared."""
 
 
 class _ConnectRequest(asyncio.Protocol):
@@ -131,6 +141,11 @@ class _ConnectRequest(asyncio.Protocol):
             self.allowed.set_exception(ConnectionRefusedError(f"the proxy {reason}"))
 
 
+def host_and_port(host: str, port: int) -> str:
+    """Return an address with a port; an IPv6 address is bracketed."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def client_context(
     ca_bundle: Path | None, certificate: Path | None, key: Path | None, *, verify: bool = True
 ) -> ssl.SSLContext:
@@ -152,7 +167,7 @@ def client_context(
 
 def connection_error(error: OSError | TimeoutError, host: str, port: int) -> str:
     """Return the message of a connection error, in kube-apiserver's wording."""
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    address = host_and_port(host, port)
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"tls: {error.reason}: {error.verify_message}"
     if isinstance(error, ssl.SSLError):

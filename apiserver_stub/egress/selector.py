@@ -1,8 +1,8 @@
 """Egress selector configuration (spec: opt.egress-selector-config-file).
 
-``cluster`` selects the connections to nodes, pods and services: direct, or through an HTTP CONNECT proxy at an address
-or a Unix socket. Connections to webhooks (``controlplane``) and to the store (``etcd``) are direct; a proxy for them,
-and the gRPC protocol, are rejected.
+``cluster`` selects the connections to nodes, pods and services, ``controlplane`` those to webhooks with a URL and to
+the webhooks of audit, authentication and authorization, ``etcd`` those to the store. Each is direct, through an HTTP
+CONNECT proxy at an address or a Unix socket, or through a konnectivity proxy server at a Unix socket (``GRPC``).
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from apiserver_stub.nodes.dialing import Dialer, DirectDialer, HttpConnectDialer, client_context
+from apiserver_stub.egress.dialing import Dialer, HttpConnectDialer, client_context
 from nodeagent.base import yamlsafe
 from nodeagent.base.identity import Identity
+from nodeagent.base.structs import Struct
 
 _NAMES = ("cluster", "controlplane", "etcd")
 _PROTOCOLS = ("Direct", "HTTPConnect", "GRPC")
@@ -25,10 +26,27 @@ class EgressError(ValueError):
     """The egress selector configuration is invalid."""
 
 
-def load(path: Path, identity: Identity) -> Dialer:
-    """Return the dialer for nodes, pods and services that the file configures.
+class EgressSelector(Struct, frozen=True):
+    """Dialers by destination; ``None`` for direct connections."""
 
-    :raises EgressError: the file cannot be read, or is invalid or unsupported.
+    cluster: Dialer | None = None
+    controlplane: Dialer | None = None
+    etcd: Dialer | None = None
+
+    async def close(self) -> None:
+        """Close the connections to konnectivity proxy servers."""
+        for dialer in (self.cluster, self.controlplane, self.etcd):
+            if dialer is not None:
+                await dialer.close()
+
+
+DIRECT = EgressSelector()
+
+
+def load(path: Path, identity: Identity) -> EgressSelector:
+    """Return the dialers that the file configures.
+
+    :raises EgressError: the file cannot be read or is invalid.
     """
     try:
         text = path.read_bytes()
@@ -45,10 +63,10 @@ def load(path: Path, identity: Identity) -> Dialer:
     return read(document, identity)
 
 
-def read(document: Any, identity: Identity) -> Dialer:
-    """Return the dialer for nodes, pods and services of a decoded configuration.
+def read(document: Any, identity: Identity) -> EgressSelector:
+    """Return the dialers of a decoded configuration.
 
-    :raises EgressError: the configuration is invalid or unsupported.
+    :raises EgressError: the configuration is invalid.
     """
     group = identity.group("apiserver")
     if not isinstance(document, dict) or document.get("kind") != "EgressSelectorConfiguration":
@@ -64,13 +82,7 @@ def read(document: Any, identity: Identity) -> Dialer:
     if problems:
         text = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
         raise EgressError(f"failed to validate egress selector configuration: {text}")
-    for item in selections:
-        protocol = item["connection"]["proxyProtocol"]
-        if protocol == "GRPC":
-            raise EgressError(f'egress selection "{item["name"]}": proxyProtocol GRPC is not supported by this server')
-        if item["name"] != "cluster" and protocol != "Direct":
-            raise EgressError(f'egress selection "{item["name"]}": this server supports only Direct here')
-    return next((_dialer(item["connection"]) for item in selections if item["name"] == "cluster"), DirectDialer())
+    return EgressSelector(**{item["name"]: _dialer(item["name"], item["connection"]) for item in selections})
 
 
 def _problems(item: dict[str, Any]) -> list[str]:
@@ -130,10 +142,15 @@ def _tcp_problems(tcp: dict[str, Any], where: str) -> list[str]:
     return found
 
 
-def _dialer(connection: dict[str, Any]) -> Dialer:
-    if connection["proxyProtocol"] == "Direct":
-        return DirectDialer()
+def _dialer(name: str, connection: dict[str, Any]) -> Dialer | None:
+    protocol = connection["proxyProtocol"]
+    if protocol == "Direct":
+        return None
     transport = connection["transport"]
+    if protocol == "GRPC":
+        from apiserver_stub.egress.konnectivity import KonnectivityDialer  # Deferred: grpc is large.
+
+        return KonnectivityDialer(str(transport["uds"]["udsName"]))
     if uds := transport.get("uds"):
         return HttpConnectDialer(socket_path=str(uds["udsName"]))
     tcp = transport["tcp"]
@@ -144,5 +161,5 @@ def _dialer(connection: dict[str, Any]) -> Dialer:
         try:
             context = client_context(files.get("caBundle"), files.get("clientCert"), files.get("clientKey"))
         except OSError as error:
-            raise EgressError(f'egress selection "cluster": invalid tlsConfig: {error}') from error
+            raise EgressError(f'egress selection "{name}": invalid tlsConfig: {error}') from error
     return HttpConnectDialer(parts.hostname or "", parts.port or 0, tls=context)

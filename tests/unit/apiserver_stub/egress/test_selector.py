@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.nodes.dialing import DirectDialer, HttpConnectDialer
-from apiserver_stub.nodes.egress import EgressError, load, read
+from apiserver_stub.egress.dialing import HttpConnectDialer
+from apiserver_stub.egress.konnectivity import KonnectivityDialer
+from apiserver_stub.egress.selector import DIRECT, EgressError, load, read
 from nodeagent.base.identity import Identity
 
 
@@ -29,28 +30,28 @@ def _document(name: str, protocol: str, **transport: Any) -> Any:
         (_document("cluster", "HTTPConnect"), "transport must be set for HTTPConnect"),
         (_document("cluster", "Direct", tcp={"url": "http://x:1"}), "should be absent for direct connect"),
         (_document("cluster", "GRPC", tcp={"url": "http://x:1"}), "UDS must be set with GRPC"),
-        (_document("cluster", "GRPC", uds={"udsName": "/s"}), "GRPC is not supported by this server"),
-        (_document("etcd", "HTTPConnect", uds={"udsName": "/s"}), "supports only Direct here"),
         (_document("cluster", "HTTPConnect", tcp={"url": "ftp://x"}), "must be http://HOST:PORT or https://HOST:PORT"),
         (_document("cluster", "HTTPConnect", tcp={"url": "https://x:1"}), "TLSConfig must be present"),
         (_document("cluster", "HTTPConnect", uds={"udsName": "s"}), "must be an absolute path"),
     ],
 )
-def test_invalid_or_unsupported_configuration_is_rejected(document: Any, problem: str) -> None:
+def test_invalid_configuration_is_rejected(document: Any, problem: str) -> None:
     with pytest.raises(EgressError) as error:
         read(document, Identity())
 
     assert problem in str(error.value)
 
 
-def test_egress_to_the_cluster_is_selected_by_name() -> None:
-    assert read(_document("cluster", "HTTPConnect", uds={"udsName": "/run/s"}), Identity()) == HttpConnectDialer(
-        socket_path="/run/s"
-    )
-    assert read(_document("cluster", "HTTPConnect", tcp={"url": "http://p:3128"}), Identity()) == HttpConnectDialer(
-        "p", 3128
-    )
-    assert isinstance(read(_document("etcd", "Direct"), Identity()), DirectDialer)
+@pytest.mark.parametrize("name", ["cluster", "controlplane", "etcd"])
+def test_egress_is_selected_by_name(name: str) -> None:
+    socket = read(_document(name, "HTTPConnect", uds={"udsName": "/run/s"}), Identity())
+    assert getattr(socket, name) == HttpConnectDialer(socket_path="/run/s")
+    address = read(_document(name, "HTTPConnect", tcp={"url": "http://p:3128"}), Identity())
+    assert getattr(address, name) == HttpConnectDialer("p", 3128)
+    tunnel = getattr(read(_document(name, "GRPC", uds={"udsName": "/run/k"}), Identity()), name)
+    assert isinstance(tunnel, KonnectivityDialer)
+    assert tunnel.socket_path == "/run/k"
+    assert read(_document(name, "Direct"), Identity()) == DIRECT
 
 
 def test_missing_file_is_named_in_the_error(tmp_path: Path) -> None:
