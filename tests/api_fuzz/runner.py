@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from tests.api_fuzz.catalog import Catalog, Target, definitions, read_catalog
 from tests.api_fuzz.checks import message, problem
@@ -215,6 +216,7 @@ class Fuzzer:
         root, _, plural = path.rpartition("/")
         for item in new:
             namespace, name = item.split("/", 1)
+            name = quote(name, safe="")  # Some kinds permit any character in a path segment.
             one = f"{root}/namespaces/{namespace}/{plural}/{name}" if namespace else f"{path}/{name}"
             status = self.server.request("DELETE", one, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
             if (status.get("metadata") or {}).get("finalizers"):

@@ -135,7 +135,7 @@ class Plans:
                         unrecognized.write_unrecognized(target, content)
             except _FieldValueError as error:
                 raise error.inside(name) from error.__cause__
-            except (TypeError, ValueError, AttributeError, RecursionError) as error:
+            except (TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
                 raise _FieldValueError(name, str(error)) from error
 
         return write

@@ -218,6 +218,7 @@ def test_error_names_the_path_of_an_invalid_value():
         {"metadata": {"finalizers": "abc"}},
         {"metadata": {"ownerReferences": {"kind": "Pod"}}},
         {"data": {"k": "not base64!"}},
+        {"immutable": 2**70},
     ],
 )
 def test_values_of_the_wrong_type_are_rejected(value):
