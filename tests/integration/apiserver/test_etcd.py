@@ -244,7 +244,7 @@ async def test_object_counts_and_database_size_are_polled(etcd: Etcd, tmp_path: 
     prefix = f"/{tmp_path.name}"
     async with serving(tmp_path / "a", *on(etcd, prefix, *often)) as client, asyncio.timeout(60):
         await ok(client, "POST", MAPS, a_map("big", k="x" * 1_000_000))
-        # The server creates ConfigMaps of its own in the meantime.
+        # The server creates additional ConfigMaps in the meantime.
         while sample(text := await client.metrics(), objects) != [await count(client, "/api/v1/configmaps")]:
             await asyncio.sleep(0.05)
         while int(sample(text := await client.metrics(), size)[0]) < 1_000_000:
