@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from apiserver_stub.apimachinery import media
-from apiserver_stub.egress.local_sockets import LocalSockets
 from apiserver_stub.egress.selector import DIRECT, EgressSelector
 from apiserver_stub.storage import encryption
 from apiserver_stub.storage.base import Store, StoreUnavailable
@@ -27,6 +26,7 @@ from nodeagent.base.identity import Identity
 from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
+    from apiserver_stub.egress.local_sockets import LocalSockets
     from apiserver_stub.kinds import Resource
     from apiserver_stub.options import Options
     from apiserver_stub.storage.encryption.kms import KmsTransformer
@@ -70,6 +70,8 @@ async def build_storage(
     calls = StoreRequestMetrics()
     sockets: dict[str, Path] = {}
     if egress.etcd is not None and stack is not None:
+        from apiserver_stub.egress.local_sockets import LocalSockets  # Deferred: rarely needed.
+
         local = LocalSockets(egress.etcd)
         stack.push_async_callback(local.close)
         sockets = await _sockets(options, local)

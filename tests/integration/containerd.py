@@ -168,6 +168,10 @@ class Containerd:
     def freeze(self) -> None:
         """Stop the process of the daemon with a signal: it accepts connections but does not respond."""
         os.kill(self.pid, signal.SIGSTOP)
+        until = time.monotonic() + START_SECONDS
+        while not all(_is_stopped(thread) for thread in Path(f"/proc/{self.pid}/task").iterdir()):
+            assert time.monotonic() < until, "the daemon is not stopped"  # Each thread stops when it is scheduled.
+            time.sleep(0.01)
 
     def thaw(self) -> None:
         """Resume a frozen daemon."""
@@ -333,6 +337,12 @@ def _remove_sandbox(channel: grpc.Channel, sandbox_id: str) -> None:
     _call(channel, "StopPodSandbox", stop, cri.StopPodSandboxResponse)
     remove = cri.RemovePodSandboxRequest(pod_sandbox_id=sandbox_id)
     _call(channel, "RemovePodSandbox", remove, cri.RemovePodSandboxResponse)
+
+
+def _is_stopped(thread: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError):  # The thread has ended.
+        return (thread / "stat").read_text().rpartition(") ")[2].startswith("T")
+    return True
 
 
 def _children(pid: int) -> list[int]:
