@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
-import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 
@@ -22,10 +21,14 @@ from nodeagent_plugins.embedded_runtime.images.loading import (
     decode,
     digest_of,
     is_digest,
+    is_index,
     kept,
+    section,
+    sections,
     total_size,
 )
 from nodeagent_plugins.embedded_runtime.images.names import parse_name
+from nodeagent_plugins.embedded_runtime.images.tar_stream import TarStream
 
 _NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
 
@@ -50,20 +53,23 @@ async def import_archive(path: Path, loader: Loader) -> list[str]:
 async def _import_oci(directory: Path, loader: Loader) -> list[str]:
     found = []
     index = decode(await asyncio.to_thread(_read, directory / "index.json"), "index.json")
-    for entry in index.get("manifests") or ():
+    for entry in sections(index, "manifests"):
         manifest_bytes = await asyncio.to_thread(_blob, directory, entry)
         manifest = decode(manifest_bytes, "manifest")
-        if "manifests" in manifest:
+        if is_index(manifest):
             entry_of_machine = choose_manifest(manifest)
             manifest = decode(await asyncio.to_thread(_blob, directory, entry_of_machine), "manifest")
-        layers = manifest.get("layers") or ()
+        layers = sections(manifest, "layers")
 
-        def fetch(number: int, layers: Any = layers) -> contextlib.AbstractAsyncContextManager[Path]:
-            return kept(_blob_path(directory, layers[number]))
+        def fetch(
+            number: int, layers: Sequence[Mapping[str, Any]] = layers
+        ) -> contextlib.AbstractAsyncContextManager[Path]:
+            return kept(_blob_path(directory, layers[number] if number < len(layers) else {}))
 
-        annotations = entry.get("annotations") or {}
-        tag, digest = _names(next((annotations[key] for key in _NAMES if annotations.get(key)), ""), manifest_bytes)
-        config = await asyncio.to_thread(_blob, directory, manifest.get("config") or {})
+        annotations = section(entry, "annotations")
+        name = str(next((annotations[key] for key in _NAMES if annotations.get(key)), ""))
+        tag, digest = _names(name, manifest_bytes)
+        config = await asyncio.to_thread(_blob, directory, section(manifest, "config"))
         image = await loader.load(config, fetch, total_size(layers), tag=tag, digest=digest)
         found.append(tag or digest or image.id)
     return found
@@ -77,18 +83,41 @@ async def _import_docker(directory: Path, loader: Loader) -> list[str]:
     except ValueError as error:
         raise CallError(f"manifest.json: {error}") from error
     for entry in entries:
-        layers = [paths.resolve_in_root(directory, str(name)) for name in entry.get("Layers") or ()]
+        layers = [_member(directory, name) for name in _texts(entry, "Layers")]
 
         def fetch(number: int, layers: list[Path] = layers) -> contextlib.AbstractAsyncContextManager[Path]:
+            if number >= len(layers):
+                raise CallError("the image configuration lists more layers than the archive")
             return kept(layers[number])
 
         size = sum(layer.stat().st_size for layer in layers)
-        config = await asyncio.to_thread(_read, paths.resolve_in_root(directory, str(entry.get("Config"))))
-        for name in entry.get("RepoTags") or [""]:
+        config = await asyncio.to_thread(_read, _member(directory, str(entry.get("Config"))))
+        for name in _texts(entry, "RepoTags") or [""]:
             tag, _ = _names(name, b"")
             image = await loader.load(config, fetch, size, tag=tag)
             found.append(tag or image.id)
     return found
+
+
+def _texts(entry: Mapping[str, Any], name: str) -> list[str]:
+    value = entry.get(name) or []
+    if not isinstance(value, list):
+        raise CallError(f"manifest.json: {name} is not a list")
+    return [str(text) for text in value]
+
+
+def _member(directory: Path, name: str) -> Path:
+    """Return a file of the archive.
+
+    :raises CallError: there is no such file.
+    """
+    try:
+        path = paths.resolve_in_root(directory, name)
+        if path.is_file():
+            return path
+    except (OSError, ValueError) as error:
+        raise CallError(f"invalid name in archive: {name!r}: {error}") from error
+    raise CallError(f"the archive lacks {name}")
 
 
 def _names(name: str, manifest: bytes) -> tuple[str, str]:
@@ -101,20 +130,24 @@ def _names(name: str, manifest: bytes) -> tuple[str, str]:
 
 def _open(path: Path, directory: Path) -> None:
     """Extract the files of an archive by name; other members are ignored."""
-    try:
-        with tarfile.open(path) as archive:
-            for member in archive:
+    with _open_file(path) as file:
+        stream = TarStream(file, directory, f"archive {path}")
+        with stream.opened("*") as archive:
+            for member in stream.members(archive):
                 goal = paths.resolve_in_root(directory, member.name)
                 goal.parent.mkdir(parents=True, exist_ok=True)
                 if member.isfile():
-                    content = archive.extractfile(member)
-                    assert content is not None
-                    with goal.open("wb") as file:
-                        shutil.copyfileobj(content, file, 1 << 20)
+                    with goal.open("wb") as content:
+                        stream.copy(archive, member, content)
                 elif member.issym() and goal != directory:  # Docker links repeated layers.
                     goal.unlink(missing_ok=True)
                     goal.symlink_to(member.linkname)
-    except (tarfile.TarError, OSError) as error:
+
+
+def _open_file(path: Path) -> IO[bytes]:
+    try:
+        return path.open("rb")
+    except OSError as error:
         raise CallError(f"read {path}: {error}") from error
 
 

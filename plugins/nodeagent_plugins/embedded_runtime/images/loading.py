@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 import platform
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from nodeagent_plugins.embedded_runtime.images.store import Image, ImageStore
 from nodeagent_plugins.embedded_runtime.images.unpack import unpack_layer
 
 MAX_DOCUMENT_BYTES = 4 << 20
+_DIGEST = re.compile("sha256:[0-9a-f]{64}")
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 
 FetchLayer = Callable[[int], contextlib.AbstractAsyncContextManager[Path]]
@@ -42,7 +44,7 @@ class Loader:
         :raises CallError: a layer is unavailable or does not match the configuration.
         """
         document = decode(config, "image configuration")
-        diff_ids = (document.get("rootfs") or {}).get("diff_ids")
+        diff_ids = section(document, "rootfs").get("diff_ids")
         if not isinstance(diff_ids, list) or not all(is_digest(diff_id) for diff_id in diff_ids):
             raise CallError("the image configuration lists no layers")
         if not diff_ids:
@@ -59,7 +61,8 @@ class Loader:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-            settings = document.get("config") or {}
+            settings = section(document, "config")
+            _check_settings(settings)
             image = Image(id=digest_of(config), layers=names, config=settings, size_bytes=size_bytes)
             return self.store.add(image, tag=tag, digest=digest)
 
@@ -83,6 +86,20 @@ class Loader:
             shutil.rmtree(aside, ignore_errors=True)
 
 
+def _check_settings(settings: Mapping[str, Any]) -> None:
+    """Check the types of the settings that containers use.
+
+    :raises CallError: the image configuration is invalid.
+    """
+    for name in ("Env", "Cmd", "Entrypoint"):
+        value = settings.get(name) or []
+        if not (isinstance(value, list) and all(isinstance(text, str) and "\0" not in text for text in value)):
+            raise CallError(f"invalid image configuration: {name} is not a list of strings")
+    for name in ("User", "WorkingDir", "StopSignal"):
+        if not isinstance(settings.get(name) or "", str):
+            raise CallError(f"invalid image configuration: {name} is not a string")
+
+
 @contextlib.asynccontextmanager
 async def kept(path: Path) -> AsyncIterator[Path]:
     """Yield a file that is not deleted afterwards."""
@@ -96,12 +113,12 @@ def choose_manifest(index: Mapping[str, Any]) -> Mapping[str, Any]:
     """
     machine = platform.machine()
     requested = _ARCHITECTURES.get(machine, machine)
-    entries = [entry for entry in index.get("manifests") or () if isinstance(entry, dict)]
+    entries = sections(index, "manifests")
     for entry in entries:
-        about = entry.get("platform") or {}
+        about = section(entry, "platform")
         if about.get("os", "linux") == "linux" and about.get("architecture", requested) == requested:
             return entry
-    offered = sorted({str((entry.get("platform") or {}).get("architecture")) for entry in entries})
+    offered = sorted({str(section(entry, "platform").get("architecture")) for entry in entries})
     raise CallError(f"no image for architecture {requested}, only for {', '.join(offered)}")
 
 
@@ -116,14 +133,59 @@ def decode(content: bytes, what: str) -> dict[str, Any]:
         raise CallError(f"{what}: {error}") from error
 
 
+def is_index(manifest: Mapping[str, Any]) -> bool:
+    """Return whether *manifest* lists the manifests of an image by architecture.
+
+    :raises CallError: it is ambiguous; another client could use its other part.
+    """
+    lists, is_image = "manifests" in manifest, bool(manifest.get("layers") or manifest.get("config"))
+    kind = str(manifest.get("mediaType") or "")
+    if lists and (is_image or kind.endswith((".manifest.v1+json", ".manifest.v2+json"))):
+        raise CallError("ambiguous manifest: it lists both layers and other manifests")
+    return lists
+
+
+def section(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return the object in the field *name*, empty if it is missing.
+
+    :raises CallError: it is not an object.
+    """
+    value = document.get(name)
+    if value is not None and not isinstance(value, dict):
+        raise CallError(f"invalid image document: {name} is not an object")
+    return value or {}
+
+
+def sections(document: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
+    """Return the objects in the list *name*, empty if it is missing.
+
+    :raises CallError: it is not a list of objects.
+    """
+    value = document.get(name)
+    if value is not None and not (isinstance(value, list) and all(isinstance(entry, dict) for entry in value)):
+        raise CallError(f"invalid image document: {name} is not a list of objects")
+    return value or ()
+
+
+def size_of(descriptor: Mapping[str, Any]) -> int:
+    """Return the size of a blob, 0 if it is missing.
+
+    :raises CallError: it is not a size.
+    """
+    size = descriptor.get("size") or 0
+    if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size < 1 << 63:
+        raise CallError(f"invalid size of blob {descriptor.get('digest')}: {size!r}")
+    return size
+
+
 def digest_of(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
 def is_digest(text: object) -> bool:
     """Return whether *text* is a digest of the supported kind."""
-    return isinstance(text, str) and text.startswith("sha256:") and len(text) == 71 and text[7:].isalnum()
+    return isinstance(text, str) and _DIGEST.fullmatch(text) is not None
 
 
 def total_size(descriptors: Sequence[Mapping[str, Any]]) -> int:
-    return sum(int(descriptor.get("size") or 0) for descriptor in descriptors)
+    return sum(map(size_of, descriptors))

@@ -15,9 +15,25 @@ from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.base.criproto import content
 from nodeagent_plugins.embedded_runtime.errors import CallError
 from nodeagent_plugins.embedded_runtime.images.builtin import BUILTIN_REGISTRY
-from nodeagent_plugins.embedded_runtime.images.loading import Loader, choose_manifest, decode, total_size
+from nodeagent_plugins.embedded_runtime.images.loading import (
+    Loader,
+    choose_manifest,
+    decode,
+    is_index,
+    section,
+    sections,
+    size_of,
+    total_size,
+)
 from nodeagent_plugins.embedded_runtime.images.names import Name, parse_name
-from nodeagent_plugins.embedded_runtime.images.registry import STALL_SECONDS, Credentials, Registry, explain, is_plain
+from nodeagent_plugins.embedded_runtime.images.registry import (
+    STALL_SECONDS,
+    Credentials,
+    Registry,
+    digest_in,
+    explain,
+    is_plain,
+)
 from nodeagent_plugins.embedded_runtime.images.store import Image
 
 MAX_DOWNLOADS = 3
@@ -58,7 +74,7 @@ class Puller:
             return known
         if self._session is None:
             bounds = aiohttp.ClientTimeout(total=None, sock_connect=30.0, sock_read=STALL_SECONDS)
-            self._session = aiohttp.ClientSession(timeout=bounds, trust_env=True)
+            self._session = aiohttp.ClientSession(timeout=bounds, trust_env=True, auto_decompress=False)
         plain = is_plain(name.domain, self._insecure)
         try:
             registry = Registry(self._session, name, Credentials.of(auth), plain=plain)
@@ -69,13 +85,13 @@ class Puller:
     async def _pull(self, registry: Registry, name: Name) -> Image:
         content, digest = await registry.manifest(name.reference)
         manifest = decode(content, "manifest")
-        if "manifests" in manifest:
+        if is_index(manifest):
             entry = choose_manifest(manifest)
-            manifest = decode((await registry.manifest(str(entry.get("digest"))))[0], "manifest")
+            manifest = decode((await registry.manifest(digest_in(entry)))[0], "manifest")
         if str(manifest.get("mediaType", "")).startswith(_SCHEMA_1) or manifest.get("schemaVersion") == 1:
             raise CallError("unsupported image format: manifest schema 1")
-        layers = manifest.get("layers") or ()
-        config = await registry.document(manifest.get("config") or {})
+        layers = sections(manifest, "layers")
+        config = await registry.document(section(manifest, "config"))
         slots = asyncio.Semaphore(MAX_DOWNLOADS)
 
         @contextlib.asynccontextmanager
@@ -95,7 +111,7 @@ class Puller:
     @contextlib.contextmanager
     def _expected(self, name: Name, descriptor: Mapping[str, Any]) -> Iterator[Any]:
         ref = f"{name} layer-{descriptor.get('digest')}"
-        status = self._in_flight[ref] = content.Status(ref=ref, total=int(descriptor.get("size") or 0))
+        status = self._in_flight[ref] = content.Status(ref=ref, total=size_of(descriptor))
         try:
             yield status
         finally:

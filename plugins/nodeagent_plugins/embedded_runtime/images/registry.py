@@ -23,7 +23,7 @@ from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.base.structs import Struct
 from nodeagent.model.image_name import DEFAULT_DOMAIN
 from nodeagent_plugins.embedded_runtime.errors import CallError, NotFound
-from nodeagent_plugins.embedded_runtime.images.loading import MAX_DOCUMENT_BYTES, decode
+from nodeagent_plugins.embedded_runtime.images.loading import MAX_DOCUMENT_BYTES, decode, is_digest, size_of
 from nodeagent_plugins.embedded_runtime.images.names import Name
 
 MANIFEST_TYPES = (
@@ -95,7 +95,7 @@ class Registry:
 
     async def document(self, descriptor: Mapping[str, Any]) -> bytes:
         """Return a small blob, such as an image's configuration."""
-        digest = str(descriptor.get("digest"))
+        digest = digest_in(descriptor)
         async with self._get(f"blobs/{digest}", {}) as response:
             content = await _read(response, MAX_DOCUMENT_BYTES)
         if f"sha256:{hashlib.sha256(content).hexdigest()}" != digest:
@@ -107,7 +107,7 @@ class Registry:
 
         :raises CallError: the blob does not match the descriptor or is unavailable.
         """
-        digest, size = str(descriptor.get("digest")), int(descriptor.get("size") or 0)
+        digest, size = digest_in(descriptor), size_of(descriptor)
         counted, received = hashlib.sha256(), 0
         with target.open("wb") as file:
             async with self._get(f"blobs/{digest}", {}) as response:
@@ -124,10 +124,11 @@ class Registry:
     @contextlib.asynccontextmanager
     async def _get(self, path: str, headers: dict[str, str]) -> AsyncIterator[aiohttp.ClientResponse]:
         url = urljoin(self._base, path)
+        headers = headers | {"Accept-Encoding": "identity"}  # The limits apply to the data as it is sent.
         for attempt in range(2):
             async with contextlib.AsyncExitStack() as stack:
                 response = await self._follow(stack, url, headers)
-                if response.status == 401 and attempt == 0:
+                if response.status == 401 and attempt == 0 and self._is_own(str(response.url)):
                     await self._authorize(response)
                     continue
                 if response.status != 200:
@@ -139,17 +140,26 @@ class Registry:
         self, stack: contextlib.AsyncExitStack, url: str, headers: dict[str, str]
     ) -> aiohttp.ClientResponse:
         """Request *url* and follow redirects; credentials are sent only to the registry."""
-        home = urlsplit(self._base).netloc
         for _ in range(MAX_REDIRECTS):
-            own = urlsplit(url).netloc == home
-            sent = headers | ({"Authorization": self._authorization} if own and self._authorization else {})
+            own = self._authorization and self._is_own(url)
+            sent = headers | ({"Authorization": self._authorization} if own else {})
             response = await stack.enter_async_context(self._session.get(url, headers=sent, allow_redirects=False))
             if response.status not in _REDIRECTS:
                 return response
             url = urljoin(url, response.headers.get("Location", ""))
-            if urlsplit(url).scheme not in ("http", "https"):
+            if not self._is_permitted(url):
                 raise CallError(f"registry {self._name.domain} redirects to an invalid URL")
         raise CallError(f"registry {self._name.domain} redirects too often")
+
+    def _is_own(self, url: str) -> bool:
+        """Return whether *url* belongs to the registry, which may receive the credentials and request them."""
+        base, other = urlsplit(self._base), urlsplit(url)
+        return (other.scheme, other.netloc) == (base.scheme, base.netloc)
+
+    def _is_permitted(self, url: str) -> bool:
+        """Return whether the registry may refer to *url*: only registries without TLS may refer to those without it."""
+        scheme = urlsplit(url).scheme
+        return scheme == "https" or (scheme == "http" and urlsplit(self._base).scheme == "http")
 
     async def _authorize(self, response: aiohttp.ClientResponse) -> None:
         """Authenticate as the registry's challenge requires."""
@@ -165,8 +175,8 @@ class Registry:
 
     async def _fetch_token(self, requested: Mapping[str, str]) -> str:
         realm, credentials = requested.get("realm", ""), self._credentials
-        if urlsplit(realm).scheme not in ("http", "https"):
-            raise CallError(f"registry {self._name.domain} sent no token endpoint")
+        if not self._is_permitted(realm):
+            raise CallError(f"registry {self._name.domain} sent no valid token endpoint")
         given = {"scope": requested.get("scope") or f"repository:{self._name.path}:pull"}
         if requested.get("service"):
             given["service"] = requested["service"]
@@ -184,6 +194,17 @@ class Registry:
         if not isinstance(token, str):
             raise CallError(f"registry {self._name.domain} returned no token")
         return token
+
+
+def digest_in(descriptor: Mapping[str, Any]) -> str:
+    """Return the digest of the blob or manifest that *descriptor* refers to.
+
+    :raises CallError: it has no digest that can be verified.
+    """
+    digest = descriptor.get("digest")
+    if not is_digest(digest):
+        raise CallError(f"invalid digest {digest!r} in manifest")
+    return str(digest)
 
 
 def is_plain(registry: str, insecure: list[str]) -> bool:

@@ -55,6 +55,7 @@ class ImageStore:
         shutil.rmtree(self.incoming, ignore_errors=True)
         for directory in (self._images_dir, self.layers_dir, self.incoming):
             directory.mkdir(parents=True, exist_ok=True)
+            directory.chmod(0o700)  # Users of the node must not execute files of images, such as setuid binaries.
         self._images: dict[str, Image] = {}
         self._sizes: dict[str, tuple[int, int]] = {}
         self._held: Counter[str] = Counter()

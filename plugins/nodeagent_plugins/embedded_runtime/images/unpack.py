@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import gzip
-import hashlib
 import os
 import shutil
 import stat
@@ -18,12 +17,12 @@ from typing import IO, cast
 from nodeagent_plugins.embedded_runtime import paths
 from nodeagent_plugins.embedded_runtime.errors import CallError
 from nodeagent_plugins.embedded_runtime.host import find_executable
+from nodeagent_plugins.embedded_runtime.images.tar_stream import TarStream
 
 WHITEOUT = ".wh."
 OPAQUE = ".wh..wh..opq"
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _XATTR = "SCHILY.xattr."
-_COPY_BYTES = 1 << 20
 
 
 def unpack_layer(blob: Path, target: Path, diff_id: str, *, user_attributes: bool) -> None:
@@ -36,18 +35,11 @@ def unpack_layer(blob: Path, target: Path, diff_id: str, *, user_attributes: boo
     """
     target.mkdir(mode=0o755)
     with open_layer(blob) as source:
-        counted = _Hashing(source)
-        try:
-            with tarfile.open(fileobj=cast("IO[bytes]", counted), mode="r|", errorlevel=0) as archive:
-                _Unpacker(target, user_attributes).unpack(archive)
-            while counted.read(_COPY_BYTES):  # The digest includes data after the end marker.
-                pass
-        except (tarfile.TarError, EOFError, gzip.BadGzipFile) as error:
-            raise CallError(f"layer {diff_id}: {error}") from error
-        except OSError as error:
-            raise CallError(f"unpack layer {diff_id}: {error}") from error
-    if counted.digest != diff_id:
-        raise CallError(f"layer {diff_id} has another digest: {counted.digest}")
+        stream = TarStream(source, target, f"layer {diff_id}")
+        with stream.opened() as archive:
+            _Unpacker(target, user_attributes, stream).unpack(archive)
+    if stream.digest != diff_id:
+        raise CallError(f"layer {diff_id} has another digest: {stream.digest}")
 
 
 @contextlib.contextmanager
@@ -70,33 +62,18 @@ def open_layer(blob: Path) -> Iterator[IO[bytes]]:
             yield file
 
 
-class _Hashing:
-    """Reader that computes the digest of the data."""
-
-    def __init__(self, source: IO[bytes]) -> None:
-        self._source, self._hash = source, hashlib.sha256()
-
-    @property
-    def digest(self) -> str:
-        return f"sha256:{self._hash.hexdigest()}"
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._source.read(size)
-        self._hash.update(data)
-        return data
-
-
 class _Unpacker:
-    def __init__(self, root: Path, user_attributes: bool) -> None:
-        self._root, self._remapped = root, user_attributes
+    def __init__(self, root: Path, user_attributes: bool, stream: TarStream) -> None:
+        self._root, self._remapped, self._stream = root, user_attributes, stream
         self._opaque = "user.overlay.opaque" if user_attributes else "trusted.overlay.opaque"
         self._times: list[tuple[Path, float]] = []
 
     def unpack(self, archive: tarfile.TarFile) -> None:
-        for member in archive:
+        for member in self._stream.members(archive):
             self._add(archive, member)
         for directory, when in reversed(self._times):  # Adding files to a directory changes its time.
-            os.utime(directory, (when, when), follow_symlinks=False)
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # Replaced since then.
+                os.utime(directory, (when, when), follow_symlinks=False)
 
     def _add(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
         parts = [part for part in member.name.split("/") if part not in ("", ".")]
@@ -141,11 +118,9 @@ class _Unpacker:
             return False
         _clear(target)
         if member.isfile():
-            content = archive.extractfile(member)
-            assert content is not None
             descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
             with os.fdopen(descriptor, "wb") as file:
-                shutil.copyfileobj(content, file, _COPY_BYTES)
+                self._stream.copy(archive, member, file)
         elif member.issym():
             target.symlink_to(member.linkname)
         elif member.isfifo():

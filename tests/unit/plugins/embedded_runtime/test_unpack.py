@@ -8,10 +8,12 @@ import io
 import os
 import stat
 import tarfile
+from types import SimpleNamespace
 
 import pytest
 
 from nodeagent_plugins.embedded_runtime.errors import CallError
+from nodeagent_plugins.embedded_runtime.images import tar_stream
 from nodeagent_plugins.embedded_runtime.images.unpack import unpack_layer
 
 
@@ -129,3 +131,81 @@ def test_invalid_archive_is_rejected(tmp_path):
 
     with pytest.raises(CallError, match="sha256:00"):
         unpack_layer(tmp_path / "blob", tmp_path / "layer", "sha256:" + "0" * 64, user_attributes=True)
+
+
+def unpack_bytes(tmp_path, content):
+    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    (tmp_path / "blob").write_bytes(gzip.compress(content))
+    unpack_layer(tmp_path / "blob", tmp_path / "layer", digest, user_attributes=True)
+    return tmp_path / "layer"
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, b"Q"])
+def test_header_larger_than_the_limit_is_not_read(tmp_path, kind):
+    made, content = entry("file", bytes(3 * tar_stream.MAX_HEADER_BYTES), type=kind)
+
+    with pytest.raises(CallError, match=r"headers of a file exceed 1048576 bytes"):
+        unpack(tmp_path, (made, content), entry("next"))
+
+
+def test_map_of_a_sparse_file_is_limited(tmp_path):
+    headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "x", "GNU.sparse.realsize": "9"}
+    made = tarfile.TarInfo("x")
+    lines = b"1000000000\n" + b"0\n" * tar_stream.MAX_HEADER_BYTES
+    made.size, made.pax_headers = len(lines), headers
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        tar.addfile(made, io.BytesIO(lines))
+
+    with pytest.raises(CallError, match="headers of a file exceed"):
+        unpack_bytes(tmp_path, buffer.getvalue())
+
+
+def test_files_are_not_kept_in_memory(tmp_path):
+    content = pack(*(entry(f"file-{number}", type=tarfile.SYMTYPE, linkname="x") for number in range(600)))
+    stream = tar_stream.TarStream(io.BytesIO(content), tmp_path, "layer")
+
+    with stream.opened() as archive:
+        assert [len(archive.members) for _ in stream.members(archive)] == [0] * 600
+
+
+def test_bomb_is_not_extracted_below_the_reserved_space(tmp_path, monkeypatch):
+    bomb, free = tmp_path / "layer/bomb", tar_stream.RESERVED_BYTES + (8 << 20)
+
+    def statvfs(_path):
+        left = free - (bomb.stat().st_size if bomb.exists() else 0)
+        return SimpleNamespace(f_bavail=left, f_frsize=1, f_files=0, f_favail=0)
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    monkeypatch.setattr(tar_stream, "_CHECK_BYTES", 1 << 20)
+
+    with pytest.raises(CallError, match="not enough disk space"):
+        unpack(tmp_path, entry("bomb", bytes(32 << 20)))
+
+    assert bomb.stat().st_size < 16 << 20
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"size": "-1"}, {"mtime": "nan"}, {"mtime": "1e400"}, {"uid": "-7"}, {"gid": "99999999999"}, {"path": "a\0b"}],
+    ids=str,
+)
+def test_invalid_values_in_headers_fail_the_layer(tmp_path, headers):
+    made, content = entry("file", b"x")
+    made.pax_headers = headers
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        tar.addfile(made, io.BytesIO(content))
+
+    with pytest.raises(CallError):
+        unpack_bytes(tmp_path, buffer.getvalue())
+
+
+def test_mode_of_a_link_target_outside_is_unchanged(tmp_path):
+    victim = tmp_path / "victim"
+    victim.mkdir(mode=0o700)
+
+    unpack(tmp_path, link("door", str(victim)), entry("door", type=tarfile.DIRTYPE, mode=0o777), entry("door/x"))
+
+    assert stat.S_IMODE(victim.stat().st_mode) == 0o700
+    assert list(victim.iterdir()) == []
