@@ -332,7 +332,9 @@ class Containers:
         return f"{parent.rstrip('/')}/{container.id}"
 
     def _write_spec(self, directory: Path, spec: Spec) -> None:
-        (directory / "config.json").write_bytes(msgspec.json.encode(spec))
+        path = directory / "config.json"
+        path.touch(mode=0o600)  # The environment may contain secrets.
+        path.write_bytes(msgspec.json.encode(spec))
 
     def _change_spec(self, container: Container, limits: Spec) -> None:
         directory = self.records.directory(container.id)

@@ -10,6 +10,7 @@ from nodeagent_plugins.embedded_runtime.cgroups import Usage
 from nodeagent_plugins.embedded_runtime.images.store import Image
 from nodeagent_plugins.embedded_runtime.records import Container, Sandbox
 from nodeagent_plugins.embedded_runtime.stop_signals import cri_signal
+from nodeagent_plugins.embedded_runtime.users import is_valid_id
 
 
 def sandbox(record: Sandbox) -> cri.PodSandbox:
@@ -169,7 +170,7 @@ def image(found: Image) -> cri.Image:
         pinned=found.pinned,
     )
     user = str(found.config.get("User") or "").partition(":")[0]
-    if user.isdecimal():
+    if is_valid_id(user):
         response.uid.value = int(user)
     else:
         response.username = user

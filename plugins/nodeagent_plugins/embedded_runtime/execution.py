@@ -97,6 +97,7 @@ class Execution:
         if terminal and not any(entry.startswith("TERM=") for entry in process["env"]):
             process["env"] = [*process["env"], "TERM=xterm"]
         file = directory / f"exec-{new_id()[:16]}.json"
+        file.touch(mode=0o600)  # nodeagent: ignore[blocking-call]
         file.write_bytes(msgspec.json.encode(process))  # nodeagent: ignore[blocking-call]
         prepared = Prepared(self._containers.runner.execute(container.id, file), file)
         try:

@@ -59,7 +59,7 @@ def choose_runner(requested: str, state: Path, host: Host) -> Runner:
         raise ValueError(f'unknown runner "{requested}": must be one of {", ".join(NAMES)}')
     for name in (requested,) if requested else NAMES:
         if name == OWN:
-            return Runner(OWN, tuple(launch.command("oci", "--root", str(state))))
+            return Runner(OWN, tuple(launch.command("own_copy", "oci", "--root", str(state))))
         path = find_executable(name)
         # Only crun can be configured not to use cgroups.
         works = not host.mixed_cgroups if name == "crun" else bool(host.cgroup_version)

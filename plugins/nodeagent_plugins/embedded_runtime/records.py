@@ -109,6 +109,7 @@ class Records(Generic[Record]):
         self._noun = directory.name.removesuffix("s").removesuffix("e")
         self._records: dict[str, Record] = {}
         directory.mkdir(parents=True, exist_ok=True)
+        directory.chmod(0o711)
 
     def load(self) -> list[str]:
         """Load all records; return the IDs of directories without a record."""
@@ -130,6 +131,7 @@ class Records(Generic[Record]):
         directory = self._directory / record.id
         directory.mkdir(exist_ok=True)
         aside = directory / "record.new"
+        aside.touch(mode=0o600)  # The configuration may contain secrets.
         aside.write_bytes(self._encode(record))
         aside.rename(directory / "record.json")
         self._records[record.id] = record

@@ -7,6 +7,7 @@ Supports the configuration that this runtime writes; seccomp profiles are reject
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -22,6 +23,10 @@ _VALUED = ("--root", "--log", "--log-format", "--bundle", "--pid-file", "--conso
 
 
 def main() -> None:
+    for descriptor in os.listdir("/proc/self/fd"):  # uvloop passes on those of the standard streams.
+        if int(descriptor) > 2:
+            with contextlib.suppress(OSError):
+                os.close(int(descriptor))
     options, words = _parse(sys.argv[1:])
     commands = {"run": run, "exec": execute, "update": update, "delete": delete}
     try:

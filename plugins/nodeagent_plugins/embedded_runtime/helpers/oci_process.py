@@ -46,6 +46,7 @@ def become(process: dict[str, Any]) -> None:
     except FileNotFoundError:
         os.makedirs(cwd, exist_ok=True)
         os.chdir(cwd)
+    _check_directory(cwd)
     syscalls.set_capabilities(_mask(sets["effective"]), _mask(sets["permitted"]), _mask(sets["inheritable"]))
     syscalls.prctl(syscalls.PR_CAP_AMBIENT, _AMBIENT_CLEAR)
     for name in sets.get("ambient") or ():
@@ -55,6 +56,19 @@ def become(process: dict[str, Any]) -> None:
     for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD):  # Ignored by Python and the parent process.
         signal.signal(number, signal.SIG_DFL)
     _execute(process["args"], process.get("env") or [])
+
+
+def _check_directory(requested: str) -> None:
+    """Reject a working directory outside of the root, which a descriptor of the node could be.
+
+    :raises OSError: the directory is rejected.
+    """
+    try:
+        actual = os.getcwd()
+    except FileNotFoundError:
+        actual = ""
+    if not actual.startswith("/"):
+        raise OSError(errno.EPERM, f"working directory {requested} is outside of the container")
 
 
 def become_mapped_root(process: dict[str, Any]) -> None:

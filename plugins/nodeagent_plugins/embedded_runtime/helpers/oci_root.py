@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl  # Here, because a mapped root may have no access to the modules.
 import os
 import stat
@@ -10,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nodeagent_plugins.embedded_runtime.helpers import syscalls
-from nodeagent_plugins.embedded_runtime.paths import resolve_in_root
+from nodeagent_plugins.embedded_runtime.helpers.confined import DIRECTORY, FILE, open_in_root, opened, proc_path
 
 _FLAGS = {
     "ro": syscalls.MS_RDONLY,
@@ -36,6 +38,11 @@ _KEPT = (
     (os.ST_NOEXEC, syscalls.MS_NOEXEC),
 )
 _KINDS = {"c": stat.S_IFCHR, "b": stat.S_IFBLK, "p": stat.S_IFIFO}
+_ORDINARY = ("proc", "sysfs")
+"""File systems that are not mounted through a link, because later steps trust their paths."""
+_MASKABLE = ("cpuinfo", "diskstats", "loadavg", "meminfo", "slabinfo", "stat", "swaps", "uptime")
+"""Files of ``/proc`` that a volume may replace, such as those of lxcfs."""
+_NULL, _PTMX, _PTS_MAJORS = os.makedev(1, 3), os.makedev(5, 2), range(136, 144)
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 LINKS = {
     "fd": "/proc/self/fd",
@@ -66,20 +73,22 @@ def enter(rootfs: str, spec: dict[str, Any], groups: dict[str, str]) -> int:
         # Mounts of a more privileged user namespace are locked: they cannot become the root.
         syscalls.mount(rootfs, rootfs, flags=syscalls.MS_BIND)
         syscalls.mount("", rootfs, flags=syscalls.MS_PRIVATE)
-    root = Path(rootfs)
+    root = os.open(rootfs, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     for entry in spec["mounts"]:
         _mount(root, entry, groups)
-    _make_devices(root, linux.get("devices") or ())
+    null = _make_devices(root, linux.get("devices") or ())
     master = _make_terminal(root) if spec["process"].get("terminal") else -1
     if shared:  # pivot_root requires that the parent mount is not shared.
-        syscalls.mount("", _mount_above(root), flags=syscalls.MS_PRIVATE)
-    goal = os.open(rootfs, os.O_PATH | os.O_CLOEXEC)
+        syscalls.mount("", _mount_above(Path(rootfs)), flags=syscalls.MS_PRIVATE)
     _stand_on(outer)
-    os.fchdir(goal)
+    os.fchdir(root)
     syscalls.pivot_root(".", ".")
     syscalls.mount("", ".", flags=syscalls.MS_SLAVE | syscalls.MS_REC)
     syscalls.unmount(".")
     os.chdir("/")
+    # The working directory of the process could be a descriptor of the node.
+    for descriptor in {inner, outer, root}:
+        os.close(descriptor)
     for path in linux.get("readonlyPaths") or ():
         if os.path.exists(path):
             syscalls.mount(path, path, flags=syscalls.MS_BIND | syscalls.MS_REC)
@@ -88,7 +97,8 @@ def enter(rootfs: str, spec: dict[str, Any], groups: dict[str, str]) -> int:
         if os.path.isdir(path):
             syscalls.mount("tmpfs", path, "tmpfs", syscalls.MS_RDONLY, "size=0")
         elif os.path.exists(path):
-            syscalls.mount("/dev/null", path, flags=syscalls.MS_BIND)
+            syscalls.mount(proc_path(null), path, flags=syscalls.MS_BIND)
+    os.close(null)
     if spec["root"].get("readonly"):
         _make_read_only("/")
     return master
@@ -114,8 +124,8 @@ def _stand_on(root: int) -> None:
     os.chroot(".")
 
 
-def _mount(root: Path, entry: dict[str, Any], groups: dict[str, str]) -> None:
-    target = resolve_in_root(root, entry["destination"])
+def _mount(root: int, entry: dict[str, Any], groups: dict[str, str]) -> None:
+    destination, kind = entry["destination"], entry["type"]
     flags, propagation, data = 0, 0, []
     for option in entry["options"]:
         if option in _FLAGS:
@@ -125,36 +135,72 @@ def _mount(root: Path, entry: dict[str, Any], groups: dict[str, str]) -> None:
         else:
             data.append(option)
     if flags & syscalls.MS_BIND:
-        _create_mount_point(Path(entry["source"]), target)
-        syscalls.mount(entry["source"], str(target), flags=flags & (syscalls.MS_BIND | syscalls.MS_REC))
-        if propagation:
-            syscalls.mount("", str(target), flags=propagation)
+        source = entry["source"]
+        create = DIRECTORY if os.path.isdir(source) else FILE
+        with opened(root, destination, create=create) as point:
+            _check_proc(root, point, destination, source)
+            known = _mount_ids()
+            syscalls.mount(source, proc_path(point), flags=flags & (syscalls.MS_BIND | syscalls.MS_REC))
         extra = flags & ~(syscalls.MS_BIND | syscalls.MS_REC)
-        if extra:
-            _make_read_only(str(target), extra)
+        if not propagation and not extra:
+            return
+        with opened(root, destination) as made:
+            if _mount_id(made) in known:
+                raise OSError(errno.EPERM, f"mount {destination}: the path changed")
+            if propagation:
+                syscalls.mount("", proc_path(made), flags=propagation)
+            if extra:
+                _make_read_only(proc_path(made), extra)
         return
-    target.mkdir(parents=True, exist_ok=True)
-    if entry["type"] == "cgroup":
-        _mount_groups(target, flags, groups)
-        return
-    syscalls.mount(entry["source"], str(target), entry["type"], flags, ",".join(data))
+    with opened(root, destination, create=DIRECTORY, follow=kind not in _ORDINARY) as point:
+        if kind == "cgroup":
+            _mount_groups(root, destination, point, flags, groups)
+        else:
+            syscalls.mount(entry["source"], proc_path(point), kind, flags, ",".join(data))
 
 
-def _mount_groups(target: Path, flags: int, groups: dict[str, str]) -> None:
+def _check_proc(root: int, point: int, destination: str, source: str) -> None:
+    """Reject a mount in ``/proc``, where later steps and the container expect files of the kernel.
+
+    :raises OSError: the mount is rejected.
+    """
+    device = os.fstat(point).st_dev
+    with opened(root, "proc") as proc:
+        if os.fstat(proc).st_dev != device or os.stat(source).st_dev == os.stat("/proc").st_dev:
+            return
+        for name in _MASKABLE:
+            with contextlib.suppress(FileNotFoundError), opened(proc, name) as file:
+                if os.path.samestat(os.fstat(file), os.fstat(point)):
+                    return
+    raise OSError(errno.EPERM, f"mount {destination}: volumes in /proc are not permitted")
+
+
+def _mount_id(descriptor: int) -> str:
+    with open(f"/proc/self/fdinfo/{descriptor}") as file:
+        return next(line.split()[1] for line in file if line.startswith("mnt_id:"))
+
+
+def _mount_ids() -> set[str]:
+    with open("/proc/self/mountinfo", errors="replace") as file:
+        return {line.split(" ", 1)[0] for line in file}
+
+
+def _mount_groups(root: int, destination: str, point: int, flags: int, groups: dict[str, str]) -> None:
     if "" in groups:
-        syscalls.mount("cgroup", str(target), "cgroup2", flags)
+        syscalls.mount("cgroup", proc_path(point), "cgroup2", flags)
         return
-    syscalls.mount(
-        "tmpfs", str(target), "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC, "mode=755"
-    )
-    for controller, directory in groups.items():
-        path = target / controller
-        path.mkdir()
-        syscalls.mount(directory, str(path), flags=syscalls.MS_BIND)
+    safe = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
+    syscalls.mount("tmpfs", proc_path(point), "tmpfs", safe, "mode=755")
+    with opened(root, destination) as made:
+        for controller, directory in groups.items():
+            os.mkdir(controller, dir_fd=made)
+            with opened(made, controller) as target:
+                syscalls.mount(directory, proc_path(target), flags=syscalls.MS_BIND)
+            if flags & syscalls.MS_RDONLY:
+                with opened(made, controller) as target:
+                    _make_read_only(proc_path(target))
         if flags & syscalls.MS_RDONLY:
-            _make_read_only(str(path))
-    if flags & syscalls.MS_RDONLY:
-        _make_read_only(str(target))
+            _make_read_only(proc_path(made))
 
 
 def _make_read_only(path: str, extra: int = syscalls.MS_RDONLY) -> None:
@@ -164,42 +210,53 @@ def _make_read_only(path: str, extra: int = syscalls.MS_RDONLY) -> None:
     syscalls.mount("", path, flags=syscalls.MS_REMOUNT | syscalls.MS_BIND | kept | extra)
 
 
-def _create_mount_point(source: Path, target: Path) -> None:
-    if source.is_dir():
-        target.mkdir(parents=True, exist_ok=True)
-    elif not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.touch()
-
-
-def _make_devices(root: Path, devices: Any) -> None:
-    directory = resolve_in_root(root, "/dev")
+def _make_devices(root: int, devices: Any) -> int:
+    """Create the devices, and return a descriptor of the null device."""
     for name in DEVICES:  # Bind-mounted, because a user namespace cannot create devices.
-        (directory / name).touch()
-        syscalls.mount(f"/dev/{name}", str(directory / name), flags=syscalls.MS_BIND)
-    for name, target in LINKS.items():
-        if not os.path.lexists(directory / name):
-            (directory / name).symlink_to(target)
+        with opened(root, f"dev/{name}", create=FILE) as point:
+            syscalls.mount(f"/dev/{name}", proc_path(point), flags=syscalls.MS_BIND)
+    null = open_in_root(root, "dev/null")
+    _check_device(null, _NULL, "/dev/null")
+    with opened(root, "dev") as directory:
+        for name, target in LINKS.items():
+            try:
+                os.symlink(target, name, dir_fd=directory)
+            except FileExistsError:
+                continue
     for device in devices:
-        path = resolve_in_root(root, device["path"])
-        if path.exists():
-            continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        number = os.makedev(device.get("major", 0), device.get("minor", 0))
-        os.mknod(path, _KINDS[device["type"]] | device.get("fileMode", 0o600), number)
-        path.chmod(device.get("fileMode", 0o600))
-        os.chown(path, device.get("uid", 0), device.get("gid", 0))
+        path = Path("/", device["path"])
+        with opened(root, str(path.parent), create=DIRECTORY) as directory:
+            number = os.makedev(device.get("major", 0), device.get("minor", 0))
+            mask = os.umask(0)
+            try:
+                os.mknod(path.name, _KINDS[device["type"]] | device.get("fileMode", 0o600), number, dir_fd=directory)
+            except FileExistsError:
+                continue
+            finally:
+                os.umask(mask)
+            user, group = device.get("uid", 0), device.get("gid", 0)
+            os.chown(path.name, user, group, dir_fd=directory, follow_symlinks=False)
+    return null
 
 
-def _make_terminal(root: Path) -> int:
+def _make_terminal(root: int) -> int:
     """Open a new terminal for the container; it becomes its ``/dev/console``."""
-    directory = resolve_in_root(root, "/dev")
-    master = os.open(directory / "pts/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    with opened(root, "dev/pts/ptmx") as point:
+        _check_device(point, _PTMX, "/dev/pts/ptmx")
+        master = os.open(proc_path(point), os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     fcntl.ioctl(master, 0x40045431, struct.pack("i", 0))  # TIOCSPTLCK: unlock.
     number = struct.unpack("i", fcntl.ioctl(master, 0x80045430, b"\0" * 4))[0]  # TIOCGPTN
-    (directory / "console").touch()
-    syscalls.mount(str(directory / f"pts/{number}"), str(directory / "console"), flags=syscalls.MS_BIND)
+    with opened(root, f"dev/pts/{number}") as slave, opened(root, "dev/console", create=FILE) as point:
+        if os.major(os.fstat(slave).st_rdev) not in _PTS_MAJORS:
+            raise OSError(errno.EPERM, "/dev/pts is not that of the container")
+        syscalls.mount(proc_path(slave), proc_path(point), flags=syscalls.MS_BIND)
     return master
+
+
+def _check_device(descriptor: int, number: int, path: str) -> None:
+    about = os.fstat(descriptor)
+    if not stat.S_ISCHR(about.st_mode) or about.st_rdev != number:
+        raise OSError(errno.EPERM, f"{path} is another file")
 
 
 def _mount_above(root: Path) -> str:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
+from nodeagent_plugins.embedded_runtime import cri_responses
 from nodeagent_plugins.embedded_runtime.errors import InvalidArgument
+from nodeagent_plugins.embedded_runtime.images.store import Image
 from nodeagent_plugins.embedded_runtime.users import User, resolve_user
 
 
@@ -54,3 +58,31 @@ def test_links_to_user_files_of_the_host_are_not_followed(tmp_path):
 
 def test_strict_policy_ignores_groups_of_the_image(root):
     assert resolve_user(root, "web:extra", 5, (6,), strict=True).groups == (5, 6)
+
+
+@pytest.mark.parametrize("requested", ["4294967296", "2147483648", "9" * 5000, "77:4294967296"])
+def test_id_that_wraps_around_to_root_is_rejected(root, requested):
+    with pytest.raises(InvalidArgument, match="invalid user or group ID"):
+        resolve_user(root, requested)
+
+
+def test_user_file_with_an_id_out_of_range_is_ignored(root):
+    (root / "etc/passwd").write_text("evil:x:4294967296:0::/:/bin/sh\n")
+
+    with pytest.raises(InvalidArgument, match='no user "evil"'):
+        resolve_user(root, "evil")
+
+
+def test_user_file_that_is_a_pipe_does_not_block(tmp_path):
+    (tmp_path / "etc").mkdir()
+    os.mkfifo(tmp_path / "etc/passwd")
+
+    assert resolve_user(tmp_path, "") == User(0, 0, (0,), "/")
+
+
+@pytest.mark.parametrize("user", ["4294967296", "9" * 30])
+def test_image_with_an_id_out_of_range_is_listed(user):
+    response = cri_responses.image(Image(id="sha256:0", layers=[], config={"User": user}))
+
+    assert response.username == user
+    assert not response.HasField("uid")
