@@ -16,10 +16,13 @@ from h2.events import (
     ConnectionTerminated,
     DataReceived,
     Event,
+    PingReceived,
+    PriorityUpdated,
     RemoteSettingsChanged,
     RequestReceived,
     StreamEnded,
     StreamReset,
+    UnknownFrameReceived,
     WindowUpdated,
 )
 from h2.exceptions import ProtocolError, StreamClosedError
@@ -42,6 +45,24 @@ _FAREWELL_SECONDS = 1.0
 """Time between GOAWAY and closing the connection."""
 _MOST_RESETS, _RESETS_A_SECOND = 200, 10.0
 """Burst and rate of stream resets above which a client is disconnected (rapid reset attack)."""
+_MOST_EMPTY_FRAMES, _EMPTY_FRAMES_A_SECOND = 2000, 100.0
+"""Burst and rate of frames without data above which a client is disconnected (flood of pings, settings, empty data)."""
+
+
+class _Meter:
+    """Count of frames that decreases with time."""
+
+    __slots__ = ("_at", "_count", "_most", "_per_second")
+
+    def __init__(self, most: int, per_second: float) -> None:
+        self._most, self._per_second = most, per_second
+        self._count = self._at = 0.0
+
+    def is_exceeded(self, now: float) -> bool:
+        """Count a frame, and return whether the client sends too many."""
+        self._count = max(0.0, self._count - (now - self._at) * self._per_second) + 1
+        self._at = now
+        return self._count > self._most
 
 
 class _Settings(Settings):
@@ -93,7 +114,8 @@ class Http2Connection(asyncio.Protocol):
         """The transport's write buffer is full."""
         self._timer: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
-        self._resets, self._reset_at = 0.0, 0.0
+        self._resets = _Meter(_MOST_RESETS, _RESETS_A_SECOND)
+        self._empty_frames = _Meter(_MOST_EMPTY_FRAMES, _EMPTY_FRAMES_A_SECOND)
         # The fields of responses are valid, lowercase and without those of one connection.
         config = H2Configuration(
             client_side=False, header_encoding=None, validate_outbound_headers=False, normalize_outbound_headers=False
@@ -190,8 +212,13 @@ class Http2Connection(asyncio.Protocol):
 
     def _act(self, event: Event) -> None:
         match event:
+            case PingReceived() | PriorityUpdated() | UnknownFrameReceived():
+                self._count_empty_frame()
             case RequestReceived():
                 self._begin(event.stream_id, event.headers, body=event.stream_ended is None)
+            case DataReceived() if not event.data and event.stream_ended is None:
+                self._h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+                self._count_empty_frame()
             case DataReceived(stream_id=number) if number in self._streams:
                 self._streams[number].receive(event.data, event.flow_controlled_length)
             case DataReceived():
@@ -203,7 +230,10 @@ class Http2Connection(asyncio.Protocol):
             case WindowUpdated(stream_id=number) if number:
                 if number in self._blocked:
                     self._send_some(self._blocked[number])
-            case WindowUpdated() | RemoteSettingsChanged():
+            case WindowUpdated():
+                self._send_blocked()
+            case RemoteSettingsChanged():
+                self._count_empty_frame()
                 self._send_blocked()
             case ConnectionTerminated():
                 self.force_close()
@@ -266,12 +296,14 @@ class Http2Connection(asyncio.Protocol):
         self._count_reset()
 
     def _count_reset(self) -> None:
-        now = self._loop.time()
-        self._resets = max(0.0, self._resets - (now - self._reset_at) * _RESETS_A_SECOND) + 1
-        self._reset_at = now
-        if self._resets > _MOST_RESETS:
+        if self._resets.is_exceeded(self._loop.time()):
             self._h2.close_connection(ErrorCodes.ENHANCE_YOUR_CALM)
             self._hang_up("too many streams were reset")
+
+    def _count_empty_frame(self) -> None:
+        if self._empty_frames.is_exceeded(self._loop.time()):
+            self._h2.close_connection(ErrorCodes.ENHANCE_YOUR_CALM)
+            self._hang_up("too many frames without data")
 
     # Responses
 
