@@ -165,6 +165,11 @@ class NodeAgents:
         except (aiohttp.ClientError, OSError) as error:
             raise Unreachable(str(error) or type(error).__name__) from error
 
+    @property
+    def connects_by_name(self) -> bool:
+        """True if an egress proxy resolves the names of nodes."""
+        return self._dialer.by_name
+
     async def _choose(self, hosts: Sequence[str], port: int) -> str:
         """Return the first of *hosts* whose name can be resolved, or the last one."""
         for host in hosts[:-1]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
+from dataclasses import replace
 
 from apiserver_stub.apimachinery.objects import Object, decode, dig, key_of
-from apiserver_stub.apimachinery.status import bad_request, not_found, unavailable
+from apiserver_stub.apimachinery.status import bad_request, internal, not_found, unavailable
 from apiserver_stub.nodes.addressing import is_port, only_global, split_name
 from apiserver_stub.nodes.agents import DEFAULT_PORT
 from apiserver_stub.nodes.endpoint import Endpoint
@@ -39,8 +40,7 @@ async def proxy_node(stream: Stream) -> Rendered | None:
         raise bad_request(f'invalid node request "{stream.info.name}"')
     if port and int(port) != agent_port:
         endpoint = Endpoint(endpoint.host, int(port), stream.agents.plain_tls if scheme == "https" else None)
-    await _check(endpoint.host)
-    return await proxy(stream, endpoint)
+    return await proxy(stream, await _checked(endpoint, by_name=stream.agents.connects_by_name))
 
 
 async def proxy_service(stream: Stream) -> Rendered | None:
@@ -96,17 +96,24 @@ def _is_of_a_pod(store: Store, address: Object, namespace: str) -> bool:
     return any(item.get("ip") == address.get("ip") for item in status.get("podIPs") or ())
 
 
-async def _check(host: str) -> None:
-    """Reject a node whose name or address resolves to this host.
+async def _checked(endpoint: Endpoint, *, by_name: bool) -> Endpoint:
+    """Return *endpoint* with the address to connect to, unless it belongs to this host.
 
-    :raises ApiError: 400, the address is not allowed.
+    The name is resolved only once: a second query could return another address.
+
+    :param by_name: an egress proxy resolves the name.
+    :raises ApiError: 400, the address is not allowed; 500, the name cannot be resolved.
     """
-    if is_ip(host):
-        only_global(host)
-        return
+    if is_ip(endpoint.host):
+        only_global(endpoint.host)
+        return endpoint
     try:
-        resolved = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError:
-        return  # connecting reports the error, or a proxy resolves the name
-    for item in resolved:
-        only_global(str(item[4][0]).partition("%")[0])
+        resolved = await asyncio.get_running_loop().getaddrinfo(endpoint.host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        if by_name:
+            return endpoint
+        raise internal(f"dial tcp: lookup {endpoint.host}: {error}") from error
+    addresses = [only_global(str(item[4][0]).partition("%")[0]) for item in resolved]
+    if by_name:
+        return endpoint
+    return replace(endpoint, host=addresses[0], server_name=endpoint.server_name or endpoint.host)
