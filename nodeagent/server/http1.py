@@ -52,6 +52,9 @@ class ServerSide:
                     self._http.receive_data(await self._reader.read(_READ_BYTES))
                 elif isinstance(event, h11.Request):
                     request, self._method = event, event.method.decode()
+                    # A proxy could frame such a request differently: by its length, or without its continued lines.
+                    if any(name == b"transfer-encoding" for name, _ in event.headers):
+                        raise BadRequest("unsupported transfer encoding")
                 elif isinstance(event, h11.Data):
                     size += len(event.data)
                     if size > MAX_BODY_BYTES:
