@@ -25,7 +25,7 @@ from nodeagent.base.logging.values import masked
 from nodeagent.base.release import NEWEST, Release
 from nodeagent.base.secret import MASK
 from nodeagent.cli.exit_codes import ExitCode
-from nodeagent.cli.printing import print_json
+from nodeagent.cli.printing import print_json, printable
 from nodeagent.config.credentials import load_credential_providers
 from nodeagent.config.features import build_gates
 from nodeagent.config.flags import FlagParser
@@ -214,19 +214,14 @@ def _print_provider(provider: Mapping[str, Any]) -> None:
     if provider["failure"]:
         print(f"  failure   {provider['failure']}")
         for line in provider["stderr"].splitlines():
-            print(f"  stderr    {_printable(line)}")
+            print(f"  stderr    {printable(line)}")
         return
     print(f"  response  after {provider['seconds']:g} s; cached: {provider['cached']}")
     for location, credentials in provider["auth"].items():
-        print(f"  auth      {_printable(location)}: {_user_and_password(credentials)}")
+        print(f"  auth      {printable(location)}: {_user_and_password(credentials)}")
     if not provider["auth"]:
         print("  auth      none: anonymous pull")
 
 
 def _user_and_password(credentials: Mapping[str, str]) -> str:
-    return f"user {_printable(credentials['username'])!r}, password {credentials['password'] or 'empty'}"
-
-
-def _printable(text: str) -> str:
-    """Replace control characters in *text*, which could move the cursor or change colors."""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    return f"user {printable(credentials['username'])!r}, password {credentials['password'] or 'empty'}"

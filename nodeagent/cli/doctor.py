@@ -21,7 +21,7 @@ from nodeagent import local_client
 from nodeagent.base import identity
 from nodeagent.base.aio import SystemClock, TaskOwner
 from nodeagent.cli.exit_codes import ExitCode
-from nodeagent.cli.printing import print_json
+from nodeagent.cli.printing import print_json, printable
 from nodeagent.components import provide_runtime
 from nodeagent.config.flags import add_flags, read_flags
 from nodeagent.config.load import Loaded, load
@@ -71,7 +71,7 @@ def show(arguments: argparse.Namespace) -> int:
     if arguments.output == "json":
         print_json([_wire(name, findings) for name, findings in results])
     else:
-        print("\n".join(lines(results)))
+        print("\n".join(map(printable, lines(results))))
     severe = any(each.severity is Severity.PROBLEM for _, findings in results for each in findings or ())
     return ExitCode.PROBLEMS if severe else ExitCode.OK
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import textwrap
@@ -11,6 +12,8 @@ from typing import Any
 
 from nodeagent.errors import ConfigError, PluginError
 
+_CONTROLS = re.compile("[\x7f-\x9f]")
+"""Control characters that JSON does not escape."""
 _MIN_LAST_COLUMN = 24
 """Minimum width to wrap the last column; below it, long lines are left to the terminal."""
 
@@ -26,7 +29,20 @@ def print_startup_error(error: ConfigError | PluginError) -> None:
 
 def print_json(value: Any, indent: int | None = 2) -> None:
     """Print *value* as JSON, on one line if *indent* is ``None``."""
-    print(json.dumps(value, indent=indent, ensure_ascii=False))
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    print(_CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
+
+
+def printable(text: str) -> str:
+    """Replace control characters in *text*, which could move the cursor of a terminal or change its colors.
+
+    Line breaks and tabs become spaces; the length is unchanged.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() else " " if letter in "\n\t" else "\N{REPLACEMENT CHARACTER}" for letter in text
+    )
 
 
 def print_table(rows: Iterable[Sequence[str]], heading: Sequence[str] = ()) -> None:
@@ -34,7 +50,7 @@ def print_table(rows: Iterable[Sequence[str]], heading: Sequence[str] = ()) -> N
 
     If standard output is not a terminal, each row is one line, for line-oriented tools.
     """
-    table = [*([heading] if heading else ()), *rows]
+    table = [[printable(cell) for cell in row] for row in (*([heading] if heading else ()), *rows)]
     if not table:
         return
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]) - 1)]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from nodeagent import local_client
 from nodeagent.base.extras import missing_extra
 from nodeagent.cli.exit_codes import ExitCode
-from nodeagent.cli.printing import print_json
+from nodeagent.cli.printing import print_json, printable
 from nodeagent.contracts.diagnostics import (
     STATUS_QUERY,
     ConditionLine,
@@ -115,6 +115,7 @@ def render(overview: NodeOverview, width: int, height: int = 0) -> Text:
     room = max(1, height - len(before) - len(after) - 1) if height else 0
     lines = [*before, *_pods(overview, width, room), *after]
     for line in lines:
+        line.plain = printable(line.plain)
         if width:
             line.truncate(width, overflow="ellipsis")
     return Text("\n").join(lines[: height or len(lines)])

@@ -13,7 +13,7 @@ from typing import Any
 
 from nodeagent import local_client
 from nodeagent.cli.exit_codes import ExitCode
-from nodeagent.cli.printing import print_json
+from nodeagent.cli.printing import print_json, printable
 from nodeagent.contracts.diagnostics import WHY_QUERY, PodExplanation, StageState, WhyRequest
 from nodeagent.contracts.settings import NodeSettings
 from nodeagent.model.pod import PodPhase
@@ -44,7 +44,7 @@ def show(arguments: argparse.Namespace) -> int:
     if arguments.output == "json":
         print_json(to_wire(pod))
     else:
-        print("\n".join(lines(pod, datetime.now(UTC))))
+        print("\n".join(map(printable, lines(pod, datetime.now(UTC)))))
     return ExitCode.OK if pod.ready or pod.phase == PodPhase.SUCCEEDED else ExitCode.PROBLEMS
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import main
-from nodeagent.cli.printing import print_json, print_table
+from nodeagent.cli.printing import print_json, print_table, printable
 
 LONG = "the quick brown fox jumps over the lazy dog again and again until it is tired"
 
@@ -73,6 +73,20 @@ def test_json_without_indent_is_one_line_and_not_escaped(capsys):
     line = capsys.readouterr().out
     assert line == '{"name": "café"}\n'
     assert json.loads(line) == {"name": "café"}
+
+
+@pytest.mark.parametrize("escape", ["\x1b]0;title\x07", "\x1b[2J", "\x9b2J", "\x7f", "\u202e", "\r"], ids=ascii)
+def test_control_sequences_do_not_reach_the_terminal(terminal, capsys, escape):
+    terminal(80)
+    print_table([(escape, "x"), ("name", f"last{escape}")])
+    print_json({"name": f"a\x9b{escape}" if escape != "\u202e" else "a"})
+
+    out = capsys.readouterr().out
+    assert all(letter.isprintable() or letter == "\n" for letter in out)
+
+
+def test_line_breaks_become_spaces():
+    assert printable("one\ntwo\tthree") == "one two three"
 
 
 def test_closed_pipe_of_the_reader_is_not_an_error(monkeypatch):
