@@ -39,8 +39,10 @@ MASKED_PATHS = (
     "/proc/timer_stats",
     "/proc/sched_debug",
     "/proc/scsi",
+    "/sys/devices/virtual/powercap",
     "/sys/firmware",
 )
+MAX_USER_ID = (1 << 31) - 1
 READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 _CONFIG_ERROR = "CreateContainerConfigError"
 _NO_POD_CONTEXT = PodSecurityContext()
@@ -159,6 +161,8 @@ def _check_non_root(user: int | None, image: Image) -> None:
         )
     elif not image.uid:
         problem = "container has runAsNonRoot and image will run as root"
+    elif image.uid > MAX_USER_ID:  # Some runtimes truncate it to 32 bits.
+        problem = f"container has runAsNonRoot and image has an invalid user ({image.uid})"
     else:
         return
     raise ContainerError(problem, reason=_CONFIG_ERROR)

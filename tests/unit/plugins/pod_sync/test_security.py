@@ -47,6 +47,7 @@ def test_image_user_is_the_default():
         ({"runAsNonRoot": True, "runAsUser": 0}, Image("i", uid=5), "runAsUser breaks non-root policy"),
         ({"runAsNonRoot": True}, Image("i", uid=0), "image will run as root"),
         ({"runAsNonRoot": True}, Image("i", username="web"), "non-numeric user"),
+        ({"runAsNonRoot": True}, Image("i", uid=1 << 32), "image has an invalid user"),
     ],
 )
 def test_root_is_rejected_with_run_as_non_root(context, image, text):
