@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
@@ -67,15 +68,12 @@ def load(text: str | bytes, limits: Limits | None = None, *, repeats: list[Repea
     :param repeats: receives the duplicate keys, the last of which is then effective.
     :raises YamlError: it is not exactly one valid document.
     """
-    return load_document(text, limits, repeats=repeats).value
+    return _single(_documents(text, limits, repeats)).value
 
 
 def load_document(text: str | bytes, limits: Limits | None = None, *, repeats: list[Repeat] | None = None) -> Document:
     """Return the single document in *text* with its lines; raises :class:`YamlError` like :func:`load`."""
-    documents = load_documents(text, limits, repeats=repeats)
-    if len(documents) != 1:
-        raise YamlError("is empty" if not documents else f"has {len(documents)} documents, must have one")
-    return documents[0]
+    return _single(_documents(text, limits, repeats, lines=True))
 
 
 def load_documents(
@@ -86,7 +84,7 @@ def load_documents(
     :param repeats: as for :func:`load`.
     :raises YamlError: the text is invalid.
     """
-    documents = _documents(text, limits or Limits(), repeats, None)
+    documents = _documents(text, limits, repeats, lines=True)
     return [document for document in documents if document.value is not None]
 
 
@@ -96,15 +94,33 @@ def load_first(text: str | bytes, limits: Limits | None = None, *, repeats: list
     :param repeats: as for :func:`load`.
     :raises YamlError: the document is invalid.
     """
-    documents = _documents(text, limits or Limits(), repeats, 1)
+    documents = _documents(text, limits, repeats, count=1)
     return documents[0].value if documents else None
 
 
-def _documents(text: str | bytes, limits: Limits, repeats: list[Repeat] | None, count: int | None) -> list[Document]:
-    """Return the first *count* documents in *text*, all of them without a count."""
+def _single(documents: list[Document]) -> Document:
+    found = [document for document in documents if document.value is not None]
+    if len(found) != 1:
+        raise YamlError("is empty" if not found else f"has {len(found)} documents, must have one")
+    return found[0]
+
+
+def _documents(
+    text: str | bytes,
+    limits: Limits | None,
+    repeats: list[Repeat] | None,
+    *,
+    count: int | None = None,
+    lines: bool = False,
+) -> list[Document]:
+    """Return the first *count* documents in *text*, all of them without a count.
+
+    :param lines: record the lines, which for deep documents take far more memory than the values.
+    """
+    limits = limits or Limits()
     decoded = _decode(text, limits)
     try:
-        return list(islice(_Builder(decoded, limits, repeats).documents(), count))
+        return list(islice(_Builder(decoded, limits, repeats, lines=lines).documents(), count))
     except YamlError as error:
         if decoded.lstrip()[:1] not in ("{", "["):
             raise
@@ -145,13 +161,13 @@ class _Open(MutableStruct):
 class _Builder:
     """Builder of values from the parser's events, with an explicit stack instead of recursion."""
 
-    def __init__(self, text: str, limits: Limits, repeats: list[Repeat] | None) -> None:
+    def __init__(self, text: str, limits: Limits, repeats: list[Repeat] | None, *, lines: bool) -> None:
         import yaml  # Deferred: an API server with clients that send JSON and protobuf does not need it.
 
         self._yaml: Any = yaml
         # Without libyaml, PyYAML is slower and has the same rules.
         self._loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        self._text, self._limits, self._repeats = text, limits, repeats
+        self._text, self._limits, self._repeats, self._lines = text, limits, repeats, lines
         self._stack: list[_Open] = []
         self._anchors: dict[str, tuple[Any, int]] = {}
         self._values = 0
@@ -226,11 +242,11 @@ class _Builder:
         """Add a finished value to the enclosing collection."""
         if not self._stack:
             self._document.value = value
-            self._document.lines[()] = line
+            self._record_line(line)
             return
         parent = self._stack[-1]
         if isinstance(parent.value, list):
-            self._document.lines[self._next_path()] = line
+            self._record_line(line)
             parent.value.append(value)
         elif not parent.has_key:
             parent.key, parent.has_key = _key(value, line), True
@@ -240,14 +256,19 @@ class _Builder:
             parent.merged.extend(_mergeable(value, line))
             parent.has_key = False
         else:
-            self._document.lines[self._next_path()] = line
+            self._record_line(line)
             parent.value[parent.key] = value
             parent.has_key = False
         parent.size += size
 
+    def _record_line(self, line: int) -> None:
+        """Record the line of the next value."""
+        if self._lines:
+            self._document.lines[self._next_path()] = line
+
     def _next_path(self) -> Path:
-        """Return the path of the next value."""
-        if not self._stack:
+        """Return the path of the next value; empty unless lines are recorded."""
+        if not self._stack or not self._lines:
             return ()
         parent = self._stack[-1]
         return (*parent.path, len(parent.value) if isinstance(parent.value, list) else parent.key)
@@ -335,8 +356,8 @@ def _load_json(text: str, limits: Limits, repeats: list[Repeat] | None) -> Docum
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         value = dict(pairs)
         if len(value) != len(pairs):
-            keys = [key for key, _ in pairs]
-            _record(Repeat(0, next(key for key in keys if keys.count(key) > 1)), repeats)
+            counts = Counter(key for key, _ in pairs)
+            _record(Repeat(0, next(key for key, count in counts.items() if count > 1)), repeats)
         return value
 
     def reject_constant(name: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -157,3 +158,22 @@ def test_last_duplicate_key_is_effective_if_they_are_collected(text: str, value:
     assert load(text, repeats=found) == value
 
     assert found == repeats
+
+
+def test_memory_of_a_deep_document_is_that_of_its_values():
+    text = "[" * 98 + "0," * 20_000 + "0" + "]" * 98  # With the path of each value, 17 MiB.
+    tracemalloc.start()
+    try:
+        load(text)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 1 << 20
+
+
+def test_duplicate_key_after_many_others_is_an_error():
+    keys = ",".join(f'"key{number}":0' for number in range(100_000))
+
+    with pytest.raises(YamlError, match="duplicate key 'z'"):
+        load(f'{{"emoji":"\\ud83d\\ude00",{keys},"z":0,"z":1}}')
