@@ -207,6 +207,12 @@ def test_kubelet_is_installed_only_on_request(staged: Staged, tmp_path: Path) ->
     assert re.match(r"Kubernetes v1\.\d+\.\d+\+nodeagent-", copy.program("kubelet", "--version"))
     command = (copy.root / units / "kubelet.service.d/10-kubeadm.conf").read_text()
     assert "\nExecStart=\nExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS" in command
+    # Configuration and restrictions of the node are those of kubeadm, not the hardened ones of nodeagent.service.
+    assert not [name for name in listing(copy.root) if name.startswith(("etc/kubernetes/", "var/lib/kubelet/"))]
+    assert not list(copy.root.glob("**/kubelet.service.d/*addresses*"))
+    unit = (copy.root / units / "kubelet.service").read_text() + command
+    assert "IPAddress" not in unit
+    assert "/etc/nodeagent" not in unit
     copy.uninstall()
     assert listing(copy.root) == set()
 
