@@ -6,10 +6,10 @@ CRI has no call that pins an image; images that the runtime pins on its own are 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Collection
 from pathlib import Path
 
+from nodeagent.base.tls import write_private
 from nodeagent.errors import NodeAgentError
 
 FILE_NAME = "image_pins.json"
@@ -43,13 +43,8 @@ def write_pins(root: Path, pins: Collection[str]) -> None:
     :raises NodeAgentError: the file cannot be written.
     """
     path = root / FILE_NAME
-    aside = path.with_name(f"{FILE_NAME}.tmp")
     try:
         root.mkdir(mode=0o750, parents=True, exist_ok=True)
-        with aside.open("w") as file:
-            json.dump({"images": sorted(pins)}, file, indent=2)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
+        write_private(path, json.dumps({"images": sorted(pins)}, indent=2).encode(), mode=0o644)
     except OSError as error:
         raise NodeAgentError(f"write pinned images to {path}: {error}") from error

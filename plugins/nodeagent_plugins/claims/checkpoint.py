@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from nodeagent.base.tls import write_private
 from nodeagent.contracts.claims import ClaimReference, PreparedDevice
 from nodeagent_plugins.claims.state import ClaimEntry, DriverEntry
 
@@ -99,15 +99,7 @@ class Checkpoint:
 
         :raises OSError: the file cannot be written; the previous one remains.
         """
-        aside = self.path.with_name(f".{FILE}.new")
-        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8", closefd=False) as file:
-                file.write(text)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        aside.replace(self.path)
+        write_private(self.path, text.encode())
 
 
 def _claim_state(entry: ClaimEntry) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import msgspec
 
 from nodeagent.base.gates import FeatureGates
 from nodeagent.base.structs import Struct
+from nodeagent.base.tls import write_private
 from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.contracts.runtime import IdMapping, RuntimeStatus, UserNamespace
 from nodeagent.errors import ConfigError, NodeAgentError, Problem
@@ -106,9 +107,7 @@ class PodUserNamespaces:
         mappings = [_Mapping(host_id=start, container_id=0, length=self._pool.length)]
         file = self._pods / uid / FILE
         file.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-        aside = file.with_suffix(".new")
-        aside.write_bytes(msgspec.json.encode(_Mappings(uid_mappings=mappings, gid_mappings=mappings)))
-        aside.replace(file)
+        write_private(file, msgspec.json.encode(_Mappings(uid_mappings=mappings, gid_mappings=mappings)))
 
     def _parse(self, content: bytes) -> int:
         stored = msgspec.json.decode(content, type=_Mappings)

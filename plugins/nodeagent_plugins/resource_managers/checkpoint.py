@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nodeagent.base.tls import write_private
 from nodeagent_plugins.resource_managers.checksum import Fingerprint
 from nodeagent_plugins.resource_managers.errors import StaleState
 
@@ -52,9 +53,7 @@ class Checkpoint:
         :raises OSError: the file cannot be written; the previous one remains.
         """
         content = {"policyName": self._policy, **state}
-        aside = self.file.with_name(f".{self.file.name}.new")
-        aside.write_text(json.dumps({**content, "checksum": self._fingerprint(content)}), encoding="utf-8")
-        aside.replace(self.file)
+        write_private(self.file, json.dumps({**content, "checksum": self._fingerprint(content)}).encode())
 
     def stale(self, why: str) -> StaleState:
         """Return the error with instructions for the operator."""

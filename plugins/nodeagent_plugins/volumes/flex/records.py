@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from nodeagent.base.tls import write_private
 from nodeagent_plugins.volumes.trees import make_directories, remove_if_empty
 
 
@@ -35,9 +36,7 @@ class Records:
     def write(self, directory: Path, record: Record) -> None:
         path = self.path(directory)
         make_directories(path.parent)
-        new = path.with_suffix(".new")
-        new.write_bytes(msgspec.json.encode(record))
-        new.replace(path)
+        write_private(path, msgspec.json.encode(record))
 
     def read(self, directory: Path) -> Record | None:
         return _read(self.path(directory))
