@@ -8,9 +8,9 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nodeagent.base.atomic_file import write_private
 from nodeagent.base.gobase64 import encode_url
 from nodeagent.base.structs import Struct
-from nodeagent.base.tls import write_private
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ec, rsa

@@ -14,8 +14,9 @@ from apiserver_stub.apimachinery.objects import Object, decode, dig
 from apiserver_stub.apimachinery.status import ApiError, internal, not_found
 from apiserver_stub.egress.dialing import Dialer, DirectDialer, client_context, connection_error
 from apiserver_stub.nodes.endpoint import Endpoint
+from nodeagent.base.atomic_file import write_private
 from nodeagent.base.structs import Struct
-from nodeagent.base.tls import KeyPair, TlsError, covers, generate_ca, issue, write_private
+from nodeagent.base.tls import KeyPair, TlsError, covers, generate_ca, issue
 
 if TYPE_CHECKING:
     import aiohttp

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from nodeagent.base.tls import write_private
+from nodeagent.base.atomic_file import write_private
 
 
 def generate_tokens(path: Path, node: str) -> Path:

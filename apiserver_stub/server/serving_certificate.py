@@ -14,6 +14,7 @@ from apiserver_stub.transport.handshake import verify_client_certificates
 from apiserver_stub.transport.http2.negotiation import offer_http2
 from apiserver_stub.transport.reloading_files import ReloadingFiles
 from apiserver_stub.transport.sni import NamedCertificates
+from nodeagent.base.atomic_file import write_private
 from nodeagent.base.tls import (
     INSECURE_CIPHERS,
     PREFERRED_CIPHERS,
@@ -24,7 +25,6 @@ from nodeagent.base.tls import (
     issue,
     names_of,
     server_context,
-    write_private,
 )
 
 _log = logging.getLogger(__name__)

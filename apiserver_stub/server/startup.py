@@ -75,11 +75,11 @@ from apiserver_stub.transport.http2.negotiation import Terms
 from apiserver_stub.transport.listener import Listener
 from apiserver_stub.verbs.context import VerbContext, VerbSettings
 from nodeagent.base.aio import SystemClock, TaskOwner
+from nodeagent.base.atomic_file import write_private
 from nodeagent.base.logging import v_level
 from nodeagent.base.profiling.contention import ContentionProfile
 from nodeagent.base.profiling.profiles import Profiles
 from nodeagent.base.structs import Struct
-from nodeagent.base.tls import write_private
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from nodeagent.allocation.checkpoint import CorruptCheckpoint, PodResources, decode, encode
-from nodeagent.base.tls import write_private
+from nodeagent.base.atomic_file import write_private
 from nodeagent.model.pod import ResourceRequirements
 
 _log = logging.getLogger(__name__)

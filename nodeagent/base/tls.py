@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import ssl
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -240,23 +239,6 @@ def covers(certificate: bytes, names: Iterable[str], *, at: datetime | None = No
     covered = {str(address) for address in alternative.get_values_for_type(x509.IPAddress)}
     covered.update(alternative.get_values_for_type(x509.DNSName))
     return covered.issuperset(names)
-
-
-def write_private(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Write *data* to *path* atomically, readable only by the owner unless *mode* permits more."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Not a file of ``tempfile``, which loads the compression libraries.
-    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-        try:
-            os.fchmod(file.fileno(), mode)
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
 
 
 def server_context(

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from nodeagent.base import identity
+from nodeagent.base.atomic_file import write_private
 from nodeagent.base.structs import Struct
-from nodeagent.base.tls import write_private
 from nodeagent.cli.server_version import query_server_version
 from nodeagent.config import names
 from nodeagent.config.codec import encode

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+from nodeagent.base.atomic_file import write_private
 from nodeagent.base.release import NEWEST, OLDEST, Release, ReleaseOrigin, SelectedRelease
-from nodeagent.base.tls import write_private
 from nodeagent.contracts.settings import NodeSettings
 
 _log = logging.getLogger(__name__)

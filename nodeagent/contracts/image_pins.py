@@ -9,7 +9,7 @@ import json
 from collections.abc import Collection
 from pathlib import Path
 
-from nodeagent.base.tls import write_private
+from nodeagent.base.atomic_file import write_private
 from nodeagent.errors import NodeAgentError
 
 FILE_NAME = "image_pins.json"

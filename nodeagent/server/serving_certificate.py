@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nodeagent.base import identity
+from nodeagent.base.atomic_file import write_private
 from nodeagent.base.structs import Struct
 from nodeagent.errors import ConfigError, Problem
 
@@ -87,8 +88,8 @@ def _generate(certificate: Path, key: Path, names: Sequence[str]) -> None:
     certificate.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     authority = tls.generate_ca(f"{names[0]}-ca@{identity.current().component}")
     pair = tls.issue(authority, names[0], names=names, server=True)
-    tls.write_private(key, pair.key)
-    tls.write_private(certificate, pair.certificate + authority.certificate, mode=0o644)
+    write_private(key, pair.key)
+    write_private(certificate, pair.certificate + authority.certificate, mode=0o644)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from nodeagent.base.tls import generate_ca, issue, write_private
+from nodeagent.base.atomic_file import write_private
+from nodeagent.base.tls import generate_ca, issue
 from tests.integration.programs import START_SECONDS, ApiServer, cpu_seconds, free_port, rss_mib, wait_until
 
 VARIABLE = "NODEAGENT_REFERENCE_API_SERVER"

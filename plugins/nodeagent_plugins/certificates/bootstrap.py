@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from nodeagent.base import kubeconfig
+from nodeagent.base.atomic_file import write_private
 from nodeagent.base.key_material import Material
 from nodeagent.base.kubeconfig import Kubeconfig, KubeconfigError
-from nodeagent.base.tls import write_private
 from nodeagent.errors import ConfigError, Problem
 from nodeagent_plugins.certificates.pairs import describe
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from secrets import token_hex
 
-from nodeagent.base.tls import write_private
+from nodeagent.base.atomic_file import write_private
 from nodeagent.contracts.certificates import current_pair
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nodeagent.base.tls import write_private
+from nodeagent.base.atomic_file import write_private
 from nodeagent.contracts.claims import ClaimReference, PreparedDevice
 from nodeagent_plugins.claims.state import ClaimEntry, DriverEntry
 

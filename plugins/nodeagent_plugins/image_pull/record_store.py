@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+from nodeagent.base.atomic_file import write_private
 from nodeagent.base.metrics import Gauge
-from nodeagent.base.tls import write_private
 from nodeagent_plugins.image_pull.pull_records import (
     PulledRecord,
     RecordError,

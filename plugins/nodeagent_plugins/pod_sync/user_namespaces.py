@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
+from nodeagent.base.atomic_file import write_private
 from nodeagent.base.gates import FeatureGates
 from nodeagent.base.structs import Struct
-from nodeagent.base.tls import write_private
 from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.contracts.runtime import IdMapping, RuntimeStatus, UserNamespace
 from nodeagent.errors import ConfigError, NodeAgentError, Problem

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nodeagent.base.tls import write_private
+from nodeagent.base.atomic_file import write_private
 from nodeagent_plugins.resource_managers.checksum import Fingerprint
 from nodeagent_plugins.resource_managers.errors import StaleState
 

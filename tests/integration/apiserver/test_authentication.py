@@ -20,7 +20,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from apiserver_stub.authn import jwt
 from apiserver_stub.authn.keys import SigningKey
-from nodeagent.base.tls import KeyPair, generate_ca, issue, write_private
+from nodeagent.base.atomic_file import write_private
+from nodeagent.base.tls import KeyPair, generate_ca, issue
 from tests.integration.apiserver.conftest import Server
 from tests.integration.apiserver.provider import Provider
 

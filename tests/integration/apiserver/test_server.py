@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.base import kubeconfig, tls
+from nodeagent.base.atomic_file import write_private
 
 from .conftest import Api, Server
 
@@ -154,7 +155,7 @@ def test_client_certificate_authenticates_the_user(tmp_path: Path) -> None:
     ca = tls.generate_ca("clients")
     client = tls.issue(ca, "system:node:n9", organizations=["system:nodes"], client=True)
     for name, data in (("ca.crt", ca.certificate), ("c.crt", client.certificate), ("c.key", client.key)):
-        tls.write_private(tmp_path / name, data)
+        write_private(tmp_path / name, data)
     server = Server(tmp_path / "data", "--client-ca-file", str(tmp_path / "ca.crt"), "--anonymous-auth=false")
     try:
         api = server.api(None)

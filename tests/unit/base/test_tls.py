@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-import stat
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from unittest.mock import Mock, call
@@ -11,6 +10,7 @@ from unittest.mock import Mock, call
 import pytest
 
 from nodeagent.base import tls
+from nodeagent.base.atomic_file import write_private
 
 
 def test_server_certificate_covers_hosts_and_addresses(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_handshake_succeeds_with_certificates_of_the_same_ca(tmp_path: Path) -> 
         ("c.key", client.key),
     ):
         files[name] = tmp_path / name
-        tls.write_private(files[name], data)
+        write_private(files[name], data)
     server_context = tls.server_context(files["s.crt"], files["s.key"], client_ca_file=files["ca.crt"])
     client_context = ssl.create_default_context(cafile=str(files["ca.crt"]))
     client_context.load_cert_chain(files["c.crt"], files["c.key"])
@@ -46,17 +46,6 @@ def test_handshake_succeeds_with_certificates_of_the_same_ca(tmp_path: Path) -> 
 
     assert (("organizationName", "system:nodes"),) in peer["subject"]
     assert (("commonName", "system:node:n1"),) in peer["subject"]
-
-
-def test_private_files_are_owner_only_and_replaced_atomically(tmp_path: Path) -> None:
-    path = tmp_path / "keys" / "k"
-
-    tls.write_private(path, b"one")
-    tls.write_private(path, b"two")
-
-    assert path.read_bytes() == b"two"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert [item.name for item in path.parent.iterdir()] == ["k"]
 
 
 def test_key_is_masked() -> None:
@@ -96,7 +85,7 @@ def server_pair(tmp_path: Path) -> tuple[Path, Path]:
     pair = tls.issue(tls.generate_ca("test-ca"), "server", names=["localhost"], server=True)
     files = tmp_path / "s.crt", tmp_path / "s.key"
     for path, data in zip(files, (pair.certificate, pair.key), strict=True):
-        tls.write_private(path, data)
+        write_private(path, data)
     return files
 
 

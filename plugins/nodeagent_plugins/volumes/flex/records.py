@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from nodeagent.base.tls import write_private
+from nodeagent.base.atomic_file import write_private
 from nodeagent_plugins.volumes.trees import make_directories, remove_if_empty
 
 

@@ -12,7 +12,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 
 from apiserver_stub.transport.handshake import verify_client_certificates
-from nodeagent.base.tls import KeyPair, generate_ca, issue, server_context, write_private
+from nodeagent.base.atomic_file import write_private
+from nodeagent.base.tls import KeyPair, generate_ca, issue, server_context
 
 CA, OTHER, BETWEEN = generate_ca("ca"), generate_ca("other"), generate_ca("between")
 

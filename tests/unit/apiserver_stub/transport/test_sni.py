@@ -10,8 +10,9 @@ import pytest
 
 from apiserver_stub.options import parse
 from apiserver_stub.server.serving_certificate import Certificates
+from nodeagent.base.atomic_file import write_private
 from nodeagent.base.logging import v_level
-from nodeagent.base.tls import KeyPair, generate_ca, issue, write_private
+from nodeagent.base.tls import KeyPair, generate_ca, issue
 
 CLIENTS, PROXIES, UNKNOWN_NAMES = generate_ca("clients"), generate_ca("proxies"), generate_ca("strangers")
 NAMED = generate_ca("named")
