@@ -29,6 +29,8 @@ NODE = "node-1"
 IMAGE = "docker.io/library/busybox:1.36"
 # Below the range of the kernel; each process that runs tests has others, in an order of its run.
 _WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 16
+_ANY_DISK: dict[str, Any] = {"evictionHard": {"memory.available": "100Mi"}, "imageGCHighThresholdPercent": 100}
+"""Neither evict pods nor delete images when the disk of the host is nearly full."""
 _PORTS = itertools.cycle(random.sample(range(12_000 + _WORKER, 30_000, 16), 1125))
 
 
@@ -240,6 +242,7 @@ class NodeAgent(Program):
             "port": self.port,
             "failSwapOn": False,  # The host may have swap.
             "makeIPTablesUtilChains": False,
+            **_ANY_DISK,
             **self.config,
         }
         file = self.directory / "config.yaml"
