@@ -1,6 +1,6 @@
-"""Plugin manager: load, order, disable and call plugins.
+"""Plugin manager: call the hooks of the registered plugins.
 
-All plugins are entry points of group ``nodeagent``, bundled ones included. Provider hooks are called through
+Provider hooks are called through
 :meth:`PluginManager.provide` and :meth:`~PluginManager.provide_all`; async hooks through
 :meth:`~PluginManager.call_first`, :meth:`~PluginManager.notify`, :meth:`~PluginManager.call_chain` and
 :meth:`~PluginManager.gather`, which await one implementation after the other, so that every result, failure and
@@ -9,19 +9,13 @@ duration is attributed to a plugin.
 
 from __future__ import annotations
 
-import importlib.metadata
-import inspect
 import logging
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pluggy
 
-from nodeagent import hookspecs
 from nodeagent.contracts.context import ComponentUnavailable, ConfigContext
 from nodeagent.contracts.hooks import HookResult
 from nodeagent.contracts.pods import Rejection
@@ -30,40 +24,25 @@ from nodeagent.hook_context import narrow_context
 from nodeagent.hook_deadlines import deadline_of
 from nodeagent.hook_results import validate_result
 from nodeagent.model.pod import Pod
-from nodeagent.pluginmanager.api_version import check_api
 from nodeagent.pluginmanager.contained_calls import SKIPPED, ContainedCalls
 from nodeagent.pluginmanager.decisions import DecisionLog
-from nodeagent.pluginmanager.deprecations import Deprecation, reported
-from nodeagent.pluginmanager.discovery import GROUP, distribution_of, entry_points_by_name
-from nodeagent.pluginmanager.load_cost import LoadCosts
-from nodeagent.pluginmanager.ordering import Ordering, arrange, find_cycle, ordering_of, predecessors
 from nodeagent.pluginmanager.quarantine import QuarantinePolicy
-from nodeagent.pluginmanager.records import Decision, PluginInfo, Withdrawn
-from nodeagent.pluginmanager.source_location import directory_of, error_location
-from nodeagent.pluginmanager.specifications import HookSpecifications, add_to, declared_hooks
-
-_BUNDLED = "nodeagent"
+from nodeagent.pluginmanager.records import Decision, Withdrawn
+from nodeagent.pluginmanager.registry import PluginRegistry
+from nodeagent.pluginmanager.source_location import error_location
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class PluginManager:
+class PluginManager(PluginRegistry):
     """The plugins of one agent; implements :class:`~nodeagent.contracts.hooks.PluginHost`.
 
     :param deadline_seconds: time limit of each call of an async hook; defaults to the one in the hook's declaration.
     """
 
     def __init__(self, *, deadline_seconds: float | None = None) -> None:
-        self._pluggy = pluggy.PluginManager(GROUP)
-        self._pluggy.add_hookspecs(hookspecs)
-        self.specifications = HookSpecifications()
-        self._declared: dict[str, object | None] = {}
-        """Specifications of hooks by name of the plugin object; ``None`` for an object that declares none."""
-        self._infos: dict[str, PluginInfo] = {}
-        self._order: dict[str, int] = {}
-        self._orderings: dict[str, Ordering] = {}
-        self._earlier: dict[str, set[str]] = {}
+        super().__init__()
         self._provided: dict[tuple[str, str], Any] = {}
         self._deadline = deadline_seconds
         self._required: frozenset[str] = frozenset()
@@ -75,88 +54,11 @@ class PluginManager:
         """Called when the decision of a third-party plugin about a pod changes."""
         self.on_skip: Callable[[str, str, Pod], None] = lambda plugin, hook, pod: None
         """Called when a pod is decided on without a plugin that is in quarantine, with the hook."""
-        self.load_costs = LoadCosts()
-        self.deprecations: list[Deprecation] = []
-        """Deprecated hooks and arguments that plugins use."""
-
-    # --- loading ------------------------------------------------------------------------------------------
-
-    def load_entry_points(self, disabled: Iterable[str] = ()) -> None:
-        """Load every installed plugin in order of name; a third-party plugin replaces a bundled one of the same name.
-
-        A third-party plugin that cannot be imported or registered is skipped and listed as failed.
-
-        :raises PluginError: a bundled plugin cannot be loaded, or *disabled* names one that is not installed.
-        """
-        disabled_names = set(disabled)
-        loaded: dict[str, object] = {}
-        for name, entry in sorted(entry_points_by_name(importlib.metadata.entry_points(group=GROUP)).items()):
-            origin, version = distribution_of(entry)
-            self._order[name] = len(self._order)
-            self._infos[name] = PluginInfo(name, version, origin)
-            if name in disabled_names:
-                self._infos[name].state = "disabled"
-                continue
-            with self._skipping_failed(name):
-                loaded[name] = self._load(entry, name)
-        for name, plugin in loaded.items():
-            with self._skipping_failed(name):
-                self.add_hooks(plugin, name)
-        for name, plugin in loaded.items():
-            info = self._infos[name]
-            if not info.failed:
-                with self._skipping_failed(name):
-                    self.register(plugin, name=name, version=info.version, origin=info.origin)
-        for name in disabled_names - set(self._infos):
-            raise PluginError(name, "cannot be disabled because it is not installed")
-        for name, ordering in self._orderings.items():
-            for other in set(ordering.before + ordering.after) - set(self._infos):
-                fields = {"plugin": name, "missing": other}
-                _log.warning("Ignoring order relative to missing plugin", extra=fields)
-
-    def _load(self, entry: importlib.metadata.EntryPoint, name: str) -> object:
-        try:
-            with self.load_costs.measured(name):
-                return entry.load()
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # third-party modules may raise anything
-            raise PluginError(name, f"failed to import {entry.value}: {error!r}") from error
-
-    @contextmanager
-    def _skipping_failed(self, name: str) -> Iterator[None]:
-        """Skip a third-party plugin that fails.
-
-        :raises PluginError: a bundled plugin fails.
-        """
-        try:
-            yield
-        except PluginError as error:
-            if self.is_bundled(name):
-                raise
-            self._skip(name, error)
-
-    def add_hooks(self, plugin: object, name: str) -> None:
-        """Add the hooks that a plugin declares, before the plugins that implement them are registered.
-
-        :raises PluginError: they are invalid, or the plugin fails.
-        """
-        self._declared[name] = None
-        declared = declared_hooks(plugin, name)
-        if declared is not None:
-            self._declare(declared, name)
-
-    def _declare(self, declared: object, name: str) -> None:
-        self.specifications.add(name.partition(".")[0], declared)
-        add_to(self._pluggy, declared, name)
-        self._declared[name] = declared
 
     def with_same_hooks(self) -> PluginManager:
         """Return a manager without plugins in which the same hooks are declared, to check a plugin."""
         manager = PluginManager()
-        for name, declared in self._declared.items():
-            if declared is not None:
-                manager._declare(declared, name)
+        manager.declare_hooks_of(self)
         return manager
 
     def contain(self, policy: QuarantinePolicy, required: Iterable[str] = (), declared: Container[str] = ()) -> None:
@@ -175,89 +77,19 @@ class PluginManager:
             if info.state != "loaded":
                 raise PluginError(name, f"is required, but {info.state}")
 
-    def _skip(self, name: str, error: Exception) -> None:
-        """Remove a failed plugin with all of its objects."""
-        for each in [info for info in self._infos.values() if info.plugin == name]:
-            if self._pluggy.has_plugin(each.name):
-                self._pluggy.unregister(name=each.name)
-            each.hooks = ()
-            each.state = f"failed: {error}"
-        _log.error("Failed to load plugin, skipping", extra={"plugin": name, "err": str(error)})
-
-    def register(self, plugin: object, *, name: str, version: str = "", origin: str = "") -> None:
-        """Add a plugin object; an object that belongs to a plugin is named ``plugin.component``.
-
-        :raises PluginError: the name is in use, or the object implements an unknown hook or accepts arguments that
-            the hook does not have.
-        """
-        if name not in self._declared:
-            self.add_hooks(plugin, name)
-        try:
-            with reported(name, self.deprecations):
-                self._pluggy.register(plugin, name=name)
-            check_api(plugin)
-            self._check(plugin, name)
-            self._order_by_name(plugin, name)
-        except (pluggy.PluginValidationError, ValueError) as error:
-            if self._pluggy.get_plugin(name) is plugin:
-                self._pluggy.unregister(name=name)
-            raise PluginError(name, str(error)) from error
-        except PluginError:
-            self._pluggy.unregister(name=name)
-            raise
-        hooks = tuple(sorted(caller.name for caller in self._pluggy.get_hookcallers(plugin) or ()))
-        parent = self._infos.get(name.partition(".")[0])
-        if parent is not None and not version:
-            version, origin = parent.version, parent.origin
-        previous = self._infos.get(name)
-        self._order.setdefault(name, len(self._order))
-        self._infos[name] = PluginInfo(name, version, origin, hooks, stats=previous.stats if previous else {})
-
-    def _order_by_name(self, plugin: object, name: str) -> None:
-        """Read the order that a plugin declares.
-
-        :raises PluginError: together with the order of other plugins, it is a cycle.
-        """
-        orderings = {**self._orderings, name: ordering_of(plugin)}
-        earlier = predecessors(orderings)
-        if cycle := find_cycle(earlier, name.partition(".")[0]):
-            text = " after ".join(cycle)
-            raise PluginError(name, f"nodeagent_before and nodeagent_after contradict those of other plugins: {text}")
-        self._orderings, self._earlier = orderings, earlier
-
     # --- changes at runtime -------------------------------------------------------------------------------
-
-    def hooks_of(self, plugin: str) -> Sequence[str]:
-        """Return the hooks that the objects of a plugin implement."""
-        return sorted({hook for info in self._infos.values() if info.plugin == plugin for hook in info.hooks})
 
     def withdraw(self, plugin: str, state: str) -> Withdrawn:
         """Remove all objects of a plugin, which is then listed with *state*; calls in progress continue."""
-        infos = [info for info in self._infos.values() if info.plugin == plugin]
-        objects = {}
-        for info in infos:
-            if self._pluggy.has_plugin(info.name):
-                objects[info.name] = self._pluggy.unregister(name=info.name)
-            if info.name != plugin:
-                del self._infos[info.name]
-            self._orderings.pop(info.name, None)
-        self._earlier = predecessors(self._orderings)
+        objects, infos = self.remove(plugin, state)
         provided = {key: value for key, value in self._provided.items() if key[1].partition(".")[0] == plugin}
         for key in provided:
             del self._provided[key]
-        own = self._infos.get(plugin)
-        if own is not None:
-            self._infos[plugin] = replace(own, hooks=(), state=state)
         return Withdrawn(objects, infos, provided, self.calls.withdraw(plugin))
 
     def restore(self, plugin: str, withdrawn: Withdrawn) -> None:
         """Add the objects that :meth:`withdraw` removed, after :meth:`withdraw` of those that replaced them."""
-        for info in [info for info in self._infos.values() if info.plugin == plugin]:
-            del self._infos[info.name]
-        for name, each in withdrawn.objects.items():
-            self._pluggy.register(each, name=name)
-            self._order_by_name(each, name)
-        self._infos |= {info.name: info for info in withdrawn.infos}
+        self.put_back(plugin, withdrawn.objects, withdrawn.infos)
         self._provided |= withdrawn.provided
         self.calls.restore(plugin, withdrawn.quarantine)
 
@@ -267,7 +99,7 @@ class PluginManager:
         :raises NodeAgentError: an implementation failed.
         """
         results = []
-        for implementation in self._implementations(hook):
+        for implementation in self.implementations(hook):
             if implementation.plugin_name.partition(".")[0] == plugin:
                 result = self._call(hook, implementation, arguments)
                 if result is not None:
@@ -279,30 +111,6 @@ class PluginManager:
         found = ((key, value) for key, value in self._provided.items() if key[0] == hook)
         return [each for key, value in found if key[1].partition(".")[0] == plugin for each in value]
 
-    def _check(self, plugin: object, name: str) -> None:
-        """Reject unknown hooks, and plain functions that implement async hooks or the reverse."""
-        for attribute in dir(plugin):
-            function = getattr(plugin, attribute, None)
-            options = getattr(function, f"{GROUP}_impl", None)
-            if options is None:
-                continue
-            if attribute not in self.specifications:
-                if options["optionalhook"]:
-                    continue
-                raise PluginError(name, f"implements unknown hook {attribute}")
-            expects_async = self.specifications.is_async(attribute)
-            if expects_async != inspect.iscoroutinefunction(function):
-                kind = "an async def" if expects_async else "a plain def"
-                raise PluginError(name, f"{attribute} must be {kind}")
-
-    def plugins(self) -> Sequence[PluginInfo]:
-        """Return every installed or registered plugin, in order of name."""
-        return [self._infos[name] for name in sorted(self._infos)]
-
-    def info(self, name: str) -> PluginInfo | None:
-        """Return a plugin or an object of one, ``None`` if it is unknown."""
-        return self._infos.get(name)
-
     def is_required(self, plugin: str) -> bool:
         """Return whether pods wait while the plugin fails: it is bundled, or listed as required."""
         return plugin.partition(".")[0] in self._required or self.is_bundled(plugin)
@@ -310,21 +118,6 @@ class PluginManager:
     def is_listed_as_required(self, plugin: str) -> bool:
         """Return whether the configuration lists the plugin as required."""
         return plugin in self._required
-
-    def is_bundled(self, plugin: str) -> bool:
-        """Return whether the plugin is a part of the agent."""
-        info = self._infos.get(plugin.partition(".")[0])
-        return info is not None and info.origin == _BUNDLED
-
-    def owner_of(self, filename: str) -> str:
-        """Return the plugin whose directory or module contains the source file, empty if none does."""
-        path = Path(filename)
-        for info in self._infos.values():
-            plugin = self._pluggy.get_plugin(info.name)
-            directory = directory_of(plugin) if plugin is not None else None
-            if directory is not None and (path == directory or directory in path.parents):
-                return info.plugin
-        return ""
 
     def record_failure(self, plugin: str, error: str) -> None:
         """Record a failure outside of a hook's result, such as a blocked event loop."""
@@ -358,8 +151,8 @@ class PluginManager:
         :raises ConfigError: a plugin does not support the configuration.
         """
         results = []
-        for implementation in self._implementations(hook):
-            if not self._pluggy.has_plugin(implementation.plugin_name):
+        for implementation in self.implementations(hook):
+            if not self.is_registered(implementation.plugin_name):
                 continue  # It was skipped because another of its objects failed.
             try:
                 result = self._call(hook, implementation, arguments)
@@ -368,7 +161,7 @@ class PluginManager:
             except NodeAgentError as error:
                 if self.is_required(implementation.plugin_name):
                     raise
-                self._skip(implementation.plugin_name.partition(".")[0], error)
+                self.skip(implementation.plugin_name.partition(".")[0], error)
                 continue
             if result is not None:
                 results.append(HookResult(implementation.plugin_name, result))
@@ -389,7 +182,7 @@ class PluginManager:
 
         :raises PluginError: an implementation failed.
         """
-        for implementation in self._implementations(hook, third_party_first=True):
+        for implementation in self.implementations(hook, third_party_first=True):
             result = self._call(hook, implementation, arguments)
             if result is not None:
                 self.record_decision(implementation.plugin_name, hook, "agent", type(result).__name__)
@@ -441,7 +234,7 @@ class PluginManager:
         """
         call = self._tolerate if tolerant else self._await
         subject = subject or _subject_of(arguments)
-        for implementation in self._implementations(hook):
+        for implementation in self.implementations(hook):
             if (argument := without or accepting) and self._does_without(implementation, argument) != bool(without):
                 continue
             value = await call(hook, implementation, arguments, subject)
@@ -456,13 +249,13 @@ class PluginManager:
 
     async def notify(self, hook: str, **arguments: Any) -> None:
         """Call a notification hook on every plugin. A failure does not raise; it is logged once, until it recovers."""
-        for implementation in self._implementations(hook):
+        for implementation in self.implementations(hook):
             await self._tolerate(hook, implementation, arguments)
 
     async def gather(self, hook: str, **arguments: Any) -> Sequence[HookResult[Any]]:
         """Return every result that is not ``None``; failures are handled as in :meth:`notify`."""
         results = []
-        for implementation in self._implementations(hook):
+        for implementation in self.implementations(hook):
             value = await self._tolerate(hook, implementation, arguments)
             if value is not None and value is not SKIPPED:
                 results.append(HookResult(implementation.plugin_name, value))
@@ -488,7 +281,7 @@ class PluginManager:
         """
         call = self._tolerate if tolerant else self._await
         subject = subject or _subject_of(arguments) or name
-        for implementation in self._implementations(hook):
+        for implementation in self.implementations(hook):
             changed = await call(hook, implementation, {**arguments, name: value}, subject)
             if changed is SKIPPED:
                 self._skipped(implementation.plugin_name, hook, subject, arguments)
@@ -506,7 +299,7 @@ class PluginManager:
         return any(
             (not without or self._does_without(each, without))
             and not (third_party and self.is_bundled(each.plugin_name))
-            for each in self._implementations(hook)
+            for each in self.implementations(hook)
         )
 
     def _does_without(self, implementation: pluggy.HookImpl, argument: str) -> bool:
@@ -546,7 +339,7 @@ class PluginManager:
         """
         name = implementation.plugin_name
         info = self._infos.get(name)
-        if info is None or self._pluggy.get_plugin(name) is not implementation.plugin:
+        if info is None or not self.is_registered(name, implementation.plugin):
             return None  # It was disabled or replaced since the implementations were listed.
         specification = self.specifications[hook]
         subject = subject or _subject_of(arguments)
@@ -567,25 +360,6 @@ class PluginManager:
         decision = self.decisions.record(plugin, hook, subject, text, time.time(), skipped=True)
         if decision is not None and isinstance(pod, Pod):
             self.on_skip(plugin, hook, pod)
-
-    # --- helpers ------------------------------------------------------------------------------------------
-
-    def _implementations(self, hook: str, *, third_party_first: bool = False) -> list[pluggy.HookImpl]:
-        """Return implementations in calling order: tryfirst, in order of registration, trylast."""
-        caller: pluggy.HookCaller = getattr(self._pluggy.hook, hook)
-        registered = sorted(caller.get_hookimpls(), key=lambda each: self._order[each.plugin_name])
-        first = [i for i in registered if i.tryfirst]
-        last = [i for i in registered if i.trylast]
-        middle = [i for i in registered if not i.tryfirst and not i.trylast]
-        if third_party_first:
-            middle.sort(key=lambda i: self._infos[i.plugin_name].origin == _BUNDLED)
-        groups = (arrange(group, _plugin_of, self._earlier) for group in (first, middle, last))
-        return [each for group in groups for each in group]
-
-
-def _plugin_of(implementation: pluggy.HookImpl) -> str:
-    """Return the plugin that the implementing object belongs to."""
-    return implementation.plugin_name.partition(".")[0]
 
 
 def _subject_of(arguments: Mapping[str, Any]) -> str:
