@@ -11,7 +11,7 @@ from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.controllers.internal_requests import create_object, delete_object
 from apiserver_stub.controllers.object_changes import change_object
 from apiserver_stub.storage import Outcome, Put, Remove
-from apiserver_stub.verbs.write_common import finished
+from apiserver_stub.verbs.preparation import finished
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.registry import Registry, Resource

@@ -11,15 +11,10 @@ from apiserver_stub.apimachinery.status import ApiError, bad_request, conflict, 
 from apiserver_stub.kinds.pod_binding import BindingRules, bound
 from apiserver_stub.storage import Outcome, Put, Record
 from apiserver_stub.verbs.admission import AdmissionRequest
+from apiserver_stub.verbs.body import read_object
+from apiserver_stub.verbs.preparation import DryRun, clean_metadata, precondition_failed, settle_namespace
 from apiserver_stub.verbs.responses import Reply
-from apiserver_stub.verbs.write_common import (
-    DryRun,
-    check_options,
-    clean_metadata,
-    precondition_failed,
-    read_object,
-    settle_namespace,
-)
+from apiserver_stub.verbs.write_options import check_options
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request

@@ -12,9 +12,11 @@ from apiserver_stub.kinds.disruption import BUDGETS, covers, is_healthy, set_con
 from apiserver_stub.storage import Keep, Outcome, Put, Record
 from apiserver_stub.validation.disruption_budgets import ALWAYS
 from apiserver_stub.verbs.admission import AdmissionRequest
+from apiserver_stub.verbs.body import read_object
 from apiserver_stub.verbs.delete import check_preconditions, remove, validate_options
+from apiserver_stub.verbs.preparation import DryRun, settle_namespace
 from apiserver_stub.verbs.responses import Reply
-from apiserver_stub.verbs.write_common import DryRun, check_options, read_object, settle_namespace
+from apiserver_stub.verbs.write_options import check_options
 from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:

@@ -18,9 +18,11 @@ from apiserver_stub.validation.reviews import (
     validate_subject,
 )
 from apiserver_stub.verbs.admission import AdmissionRequest
+from apiserver_stub.verbs.body import read_object
 from apiserver_stub.verbs.field_manager import track_create
+from apiserver_stub.verbs.preparation import clean_metadata, settle_namespace
 from apiserver_stub.verbs.responses import Reply
-from apiserver_stub.verbs.write_common import check_options, clean_metadata, read_object, settle_namespace
+from apiserver_stub.verbs.write_options import check_options
 from nodeagent.base.selectors import SelectorError, parse_field_selector
 
 if TYPE_CHECKING:

@@ -10,9 +10,11 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import bad_request, conflict, invalid, invalid_value, not_found
 from apiserver_stub.validation.reviews import validate_token_request
 from apiserver_stub.verbs.admission import AdmissionRequest
+from apiserver_stub.verbs.body import read_object
 from apiserver_stub.verbs.field_manager import track_action
+from apiserver_stub.verbs.preparation import clean_metadata, settle_namespace
 from apiserver_stub.verbs.responses import Reply
-from apiserver_stub.verbs.write_common import check_options, clean_metadata, read_object, settle_namespace
+from apiserver_stub.verbs.write_options import check_options
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request

@@ -10,7 +10,7 @@ from apiserver_stub.apimachinery.status import ApiError, bad_request
 from apiserver_stub.schema.field_validation import SchemaMismatch
 from apiserver_stub.schema.typed.identity import full_kind, identity_of, kind_of
 from apiserver_stub.schema.typed.validation import summary, validate
-from apiserver_stub.verbs.write_common import check_types
+from apiserver_stub.verbs.body import check_types
 from nodeagent.base import yamlsafe
 from nodeagent.base.structs import Struct
 

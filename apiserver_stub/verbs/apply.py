@@ -13,17 +13,17 @@ from apiserver_stub.storage import Outcome, Record
 from apiserver_stub.verbs import versions
 from apiserver_stub.verbs.applied_configuration import Configuration, read_configuration
 from apiserver_stub.verbs.field_manager import apply_to, kind_of
-from apiserver_stub.verbs.responses import Reply
-from apiserver_stub.verbs.revisions import version_of
-from apiserver_stub.verbs.write_common import (
+from apiserver_stub.verbs.preparation import (
     DryRun,
     decide_create,
-    invalid_options,
     plan_update,
     prepare_new,
     settle_namespace,
     undetermined_name,
 )
+from apiserver_stub.verbs.responses import Reply
+from apiserver_stub.verbs.revisions import version_of
+from apiserver_stub.verbs.write_options import invalid_options
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request

@@ -7,17 +7,11 @@ from typing import TYPE_CHECKING
 from apiserver_stub.apimachinery.status import ApiError, already_exists
 from apiserver_stub.storage import Outcome, Record
 from apiserver_stub.verbs import versions
+from apiserver_stub.verbs.body import read_object
+from apiserver_stub.verbs.preparation import DryRun, decide_create, generate_name, prepare_new, settle_namespace
 from apiserver_stub.verbs.responses import Reply
 from apiserver_stub.verbs.revisions import sets_version
-from apiserver_stub.verbs.write_common import (
-    DryRun,
-    check_options,
-    decide_create,
-    generate_name,
-    prepare_new,
-    read_object,
-    settle_namespace,
-)
+from apiserver_stub.verbs.write_options import check_options
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request

@@ -16,8 +16,9 @@ from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
 from apiserver_stub.verbs import lists, versions
 from apiserver_stub.verbs.admission import AdmissionRequest
 from apiserver_stub.verbs.allocation import release
+from apiserver_stub.verbs.preparation import DryRun
 from apiserver_stub.verbs.responses import Reply
-from apiserver_stub.verbs.write_common import DryRun, invalid_options
+from apiserver_stub.verbs.write_options import invalid_options
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request

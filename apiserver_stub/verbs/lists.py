@@ -16,7 +16,7 @@ from apiserver_stub.storage import Compacted, Record
 from apiserver_stub.verbs import versions
 from apiserver_stub.verbs.responses import Page, Reply
 from apiserver_stub.verbs.revisions import requested_version, too_large_version
-from apiserver_stub.verbs.write_common import invalid_options
+from apiserver_stub.verbs.write_options import invalid_options
 from nodeagent.base import gobase64
 from nodeagent.base.selectors import (
     FieldSelector,

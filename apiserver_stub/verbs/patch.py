@@ -18,17 +18,10 @@ from apiserver_stub.schema.strategic_merge import apply_strategic_patch
 from apiserver_stub.storage import Outcome, Record
 from apiserver_stub.verbs import versions
 from apiserver_stub.verbs.apply import apply
+from apiserver_stub.verbs.body import check_types, report, wrong_kind
+from apiserver_stub.verbs.preparation import DryRun, plan_update, undetermined_name
 from apiserver_stub.verbs.responses import Reply
-from apiserver_stub.verbs.write_common import (
-    DryRun,
-    check_options,
-    check_types,
-    invalid_options,
-    plan_update,
-    report,
-    undetermined_name,
-    wrong_kind,
-)
+from apiserver_stub.verbs.write_options import check_options, invalid_options
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request

@@ -9,19 +9,19 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import bad_request, not_found
 from apiserver_stub.storage import Outcome, Record
 from apiserver_stub.verbs import versions
-from apiserver_stub.verbs.responses import Reply
-from apiserver_stub.verbs.revisions import version_of
-from apiserver_stub.verbs.write_common import (
+from apiserver_stub.verbs.body import read_object
+from apiserver_stub.verbs.preparation import (
     DryRun,
-    check_options,
     decide_create,
     plan_update,
     precondition_failed,
     prepare_new,
-    read_object,
     settle_namespace,
     undetermined_name,
 )
+from apiserver_stub.verbs.responses import Reply
+from apiserver_stub.verbs.revisions import version_of
+from apiserver_stub.verbs.write_options import check_options
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request

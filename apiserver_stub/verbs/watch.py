@@ -19,7 +19,7 @@ from apiserver_stub.storage.record import with_revision, without_revision
 from apiserver_stub.verbs import versions
 from apiserver_stub.verbs.lists import Selection, selection
 from apiserver_stub.verbs.revisions import requested_version
-from apiserver_stub.verbs.write_common import invalid_options
+from apiserver_stub.verbs.write_options import invalid_options
 from nodeagent.base import apiproto
 
 if TYPE_CHECKING:

@@ -59,7 +59,7 @@ class MutatingAdmissionWebhook(WebhookPlugin):
     async def _apply(self, call: AdmissionRequest, hook: Hook, seen_as: Resource, response: AdmissionResponse) -> bool:
         # Imported here, as listing the plugins does not need the schemas.
         from apiserver_stub.schema.field_validation import SchemaMismatch
-        from apiserver_stub.verbs.write_common import check_types
+        from apiserver_stub.verbs.body import check_types
 
         new = call.obj
         before = objects.encode(new)

@@ -8,7 +8,7 @@ import pytest
 
 from apiserver_stub.controllers.namespace_deletion import NamespaceDeletion
 from apiserver_stub.kinds.namespaces import NamespaceStrategy
-from apiserver_stub.verbs.write_common import finished
+from apiserver_stub.verbs.preparation import finished
 from nodeagent.base.identity import Identity
 from nodeagent.testing import FakeClock
 from tests.unit.apiserver_stub.controllers.harness import REGISTRY, MeteredStore, context, rest, running, store

@@ -16,8 +16,9 @@ from apiserver_stub.options import parse
 from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.storage import Record
 from apiserver_stub.verbs.admission import AdmissionRequest
+from apiserver_stub.verbs.body import check_types
 from apiserver_stub.verbs.context import VerbContext, VerbSettings
-from apiserver_stub.verbs.write_common import DryRun, check_types, plan_update, prepare_new
+from apiserver_stub.verbs.preparation import DryRun, plan_update, prepare_new
 from nodeagent.base.identity import Identity
 from tests.unit.apiserver_stub.validation.pods import pod
 

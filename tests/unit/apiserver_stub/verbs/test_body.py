@@ -7,7 +7,7 @@ import pytest
 from apiserver_stub.apimachinery.media import JSON, PLAIN, YAML
 from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
 from apiserver_stub.apimachinery.status import ApiError
-from apiserver_stub.verbs.write_common import read_object
+from apiserver_stub.verbs.body import read_object
 from nodeagent.base.identity import Identity
 
 TWICE = b"metadata: {name: m}\ndata:\n  a: one\n  a: two\nfoo: 1\n"
