@@ -1,4 +1,4 @@
-"""ComponentStatuses: deprecated report of the health of control plane components, which is empty as none is probed."""
+"""ComponentStatuses: deprecated report of the health of control plane components."""
 
 from __future__ import annotations
 

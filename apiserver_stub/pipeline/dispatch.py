@@ -127,7 +127,9 @@ class Dispatcher:
             raise method_not_allowed()
         if info.verb in ("update", "patch") and not info.name:
             raise method_not_allowed()
-        return self._handlers.action(resource, "") if info.verb == "create" else None
+        if info.verb == "create":
+            return self._handlers.action(resource, "")
+        return self._handlers.reader(resource) if info.verb in ("get", "list") else None
 
     async def _respond(self, request: Request) -> Reply:
         """Return the response of the endpoint at the path, with or without a slash at its end.

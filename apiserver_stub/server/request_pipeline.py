@@ -37,12 +37,14 @@ from apiserver_stub.pipeline.limits import Limits, LimitSettings
 from apiserver_stub.pipeline.request_metrics import RequestMetrics
 from apiserver_stub.pipeline.stream_response import StreamResponder
 from apiserver_stub.pipeline.watch_response import WatchResponder
+from apiserver_stub.server.component_checks import component_checks
 from apiserver_stub.storage.monitor import Check, StoreMonitor
 from apiserver_stub.storage.request_metrics import StoreRequestMetrics
 from apiserver_stub.subresources.bundled import bundled_handlers
 from apiserver_stub.telemetry import exposition
 from apiserver_stub.telemetry.tracing import Tracing
 from apiserver_stub.verbs.context import VerbContext
+from nodeagent.base.aio import SystemClock
 from nodeagent.base.profiling.profiles import Profiles
 from nodeagent.base.structs import Struct
 
@@ -127,7 +129,14 @@ async def build_pipeline(
     if flow_control is not None:
         endpoints.append(FlowControlDumps(flow_control))
     handlers = bundled_handlers(
-        context, registry, gates, options.identity, authenticator=authenticator, authorizer=authorizer, tokens=tokens
+        context,
+        registry,
+        gates,
+        options.identity,
+        authenticator=authenticator,
+        authorizer=authorizer,
+        tokens=tokens,
+        component_checks=component_checks(options, context.store, SystemClock(), storage_checks["etcd"]),
     )
     dispatcher = Dispatcher(context, handlers, endpoints, fill_namespace)
     limits = Limits(

@@ -28,6 +28,8 @@ class Handlers(Struct, frozen=True):
     """Handlers of the requests that are not reads and writes of stored objects."""
 
     actions: Mapping[Key, Action] = field(default_factory=dict)
+    readers: Mapping[tuple[str, str], Action] = field(default_factory=dict)
+    """Handlers of gets and lists of kinds whose objects are determined when they are read, by group and plural."""
     scale: Action | None = None
     """Handler of the subresource ``scale`` of every kind that declares its fields."""
     streams: Mapping[Key, StreamHandler] = field(default_factory=dict)
@@ -38,6 +40,10 @@ class Handlers(Struct, frozen=True):
         if subresource == "scale" and resource.scale is not None:
             return self.scale
         return self.actions.get((resource.group, resource.plural, subresource))
+
+    def reader(self, resource: Resource) -> Action | None:
+        """Return the handler of gets and lists, ``None`` if the objects are stored."""
+        return self.readers.get((resource.group, resource.plural))
 
     def stream(self, resource: Resource, subresource: str) -> StreamHandler | None:
         """Return the handler of a *subresource* whose responses are streams, ``None`` for others."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from apiserver_stub.kinds.pod_binding import BindingRules
 from apiserver_stub.nodes import pods, proxy
 from apiserver_stub.subresources import Action, Handlers, Key
 from apiserver_stub.subresources.bindings import Bindings
+from apiserver_stub.subresources.component_statuses import Check, ComponentStatuses
 from apiserver_stub.subresources.evictions import Evictions, EvictionSettings
 from apiserver_stub.subresources.reviews import Reviews
 from apiserver_stub.subresources.scale import Scales
@@ -43,8 +45,12 @@ def bundled_handlers(
     authenticator: Authenticator,
     authorizer: Chain,
     tokens: ServiceAccountTokens,
+    component_checks: Callable[[], Mapping[str, Check]],
 ) -> Handlers:
-    """Return the handlers of the bundled kinds."""
+    """Return the handlers of the bundled kinds.
+
+    :param component_checks: return the checks of ComponentStatuses by name.
+    """
     bindings = Bindings(context, BindingRules.of(gates))
     reviews = Reviews(context, authenticator, authorizer)
     settings = EvictionSettings(
@@ -65,4 +71,5 @@ def bundled_handlers(
         (authorization, "selfsubjectrulesreviews", ""): reviews.review_own_rules,
         (authorization, "localsubjectaccessreviews", ""): reviews.review_access,
     }
-    return Handlers(actions, Scales(context).handle, _STREAMS)
+    readers: dict[tuple[str, str], Action] = {("", "componentstatuses"): ComponentStatuses(component_checks).read}
+    return Handlers(actions, readers, Scales(context).handle, _STREAMS)

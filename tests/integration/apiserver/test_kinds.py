@@ -216,3 +216,16 @@ def test_token_request_is_for_the_account_of_the_path(api: Api, namespace: str) 
     assert "must match the service account name if specified" in rejection["message"]
     assert api.call("POST", path, {"metadata": {"namespace": "elsewhere"}})[0] == 400
     assert api.ok("POST", path, {"metadata": {"name": "a", "namespace": namespace}})["status"]["token"]
+
+
+def test_component_statuses_show_the_health_of_the_components(api: Api) -> None:
+    path = "/api/v1/componentstatuses"
+    names = [item["metadata"]["name"] for item in api.ok("GET", path)["items"]]
+    assert names == ["controller-manager", "scheduler", "etcd-0"]
+    assert api.ok("GET", f"{path}?fieldSelector=metadata.name%3Dscheduler")["items"][0]["conditions"] == [
+        {"type": "Healthy", "status": "True", "message": "ok"}
+    ]
+    shown = cells(api, f"{path}/etcd-0")
+    assert shown == {"Name": "etcd-0", "Status": "Healthy", "Message": "ok", "Error": ""}
+    code, rejection = api.call("GET", f"{path}/x")
+    assert (code, rejection["message"]) == (500, "Component not found: x")
