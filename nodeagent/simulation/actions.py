@@ -8,11 +8,11 @@ from collections import Counter
 from contextvars import Context
 from typing import Any
 
+from nodeagent.base.simulation.steps import Step
 from nodeagent.simulation.apiserver import PODS, Rejection
 from nodeagent.simulation.invariants import Invariants
 from nodeagent.simulation.node import DEVICE, NODE, Node
 from nodeagent.simulation.runtime import Container
-from nodeagent.simulation.steps import Step
 
 NAMESPACE = "default"
 

@@ -17,11 +17,11 @@ import msgspec
 
 from nodeagent.apiclient.transport import Request, Response
 from nodeagent.base.selectors import parse_field_selector, parse_label_selector
+from nodeagent.base.simulation.clock import SimulatedClock
+from nodeagent.base.simulation.trace import Trace
 from nodeagent.contracts.api import PatchType
 from nodeagent.errors import ApiError
 from nodeagent.model.meta import wire_time
-from nodeagent.simulation.clock import SimulatedClock
-from nodeagent.simulation.trace import Trace
 from nodeagent.testing.patches import apply_patch
 
 JSON = {"content-type": "application/json"}

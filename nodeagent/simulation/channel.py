@@ -14,8 +14,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from nodeagent.simulation.latency import Latency
-from nodeagent.simulation.loop import SimulatedLoop
+from nodeagent.base.simulation.latency import Latency
+from nodeagent.base.simulation.loop import SimulatedLoop
 from nodeagent.simulation.runtime import RuntimeProblem, SimulatedRuntime
 
 _CODES = {

@@ -17,17 +17,17 @@ import msgspec
 from nodeagent import hookimpl
 from nodeagent.agent import Agent
 from nodeagent.apiclient.connect import for_config
+from nodeagent.base.simulation.clock import SimulatedClock
+from nodeagent.base.simulation.disk import SimulatedDisk
+from nodeagent.base.simulation.latency import Latency
+from nodeagent.base.simulation.loop import PROCESS, SimulatedLoop
+from nodeagent.base.simulation.trace import Trace
 from nodeagent.node.root_directory import prepare_root
 from nodeagent.plugin_settings import PluginConfig
 from nodeagent.pluginmanager import GROUP, PluginManager
 from nodeagent.simulation.apiserver import SimulatedApiServer
 from nodeagent.simulation.channel import SimulatedChannel
-from nodeagent.simulation.clock import SimulatedClock
-from nodeagent.simulation.disk import SimulatedDisk
-from nodeagent.simulation.latency import Latency
-from nodeagent.simulation.loop import PROCESS, SimulatedLoop
 from nodeagent.simulation.runtime import SimulatedRuntime
-from nodeagent.simulation.trace import Trace
 from nodeagent.simulation.transport import Network, SimulatedTransport
 from nodeagent.testing import FakeCgroups, FakeDeviceProvider, FakeStats
 

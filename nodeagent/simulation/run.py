@@ -7,38 +7,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from time import perf_counter
 
-from nodeagent.base.structs import Struct
+import grpc.aio
+
+from nodeagent.base.simulation.directory import private_directory
+from nodeagent.base.simulation.isolation import isolated
+from nodeagent.base.simulation.loop import BusyLoop, Deadlock, SimulatedLoop
+from nodeagent.base.simulation.steps import CALM_SECONDS, ROUND_SECONDS, Outcome, Step
 from nodeagent.simulation.actions import Actions
-from nodeagent.simulation.directory import private_directory
 from nodeagent.simulation.invariants import Invariants
-from nodeagent.simulation.isolation import isolated
-from nodeagent.simulation.loop import BusyLoop, Deadlock, SimulatedLoop
 from nodeagent.simulation.node import Node
-from nodeagent.simulation.steps import CALM_SECONDS, ROUND_SECONDS, Step
 
 _RETAINED_PODS = 50
 _COMPARING_SECONDS = 60.0
-
-
-class Outcome(Struct, frozen=True):
-    """Result of a run."""
-
-    violation: str
-    """The first violation of an invariant; empty if there is none."""
-    at: float
-    """Virtual time of the end, in seconds."""
-    digest: str
-    """Hash of the trace."""
-    trace: Sequence[str]
-    """The last events."""
-    steps: Mapping[str, int]
-    """Number of executed steps by kind."""
-    events: Mapping[str, int]
-    checked: int
-    """Number of verified conditions."""
-    callbacks: int
-    seconds: float
-    """Duration of the run in real time."""
 
 
 def simulate(seed: object, steps: Sequence[Step], hours: int, plugins: Mapping[str, object] | None = None) -> Outcome:
@@ -54,7 +34,7 @@ def simulate(seed: object, steps: Sequence[Step], hours: int, plugins: Mapping[s
             node = Node(seed, loop, directory, plugins or {})
             invariants = Invariants(node)
             actions = Actions(node, invariants)
-            with isolated(seed, loop, node.clock, node.channel), node.disk.mounted():
+            with isolated(seed, loop, node.clock, [(grpc.aio, "insecure_channel", node.channel)]), node.disk.mounted():
                 try:
                     loop.run_until_complete(_run(node, actions, invariants, steps, hours))
                 except (BusyLoop, Deadlock) as error:

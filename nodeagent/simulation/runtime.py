@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nodeagent.base.criproto import api_pb2 as cri
+from nodeagent.base.simulation.clock import SimulatedClock
+from nodeagent.base.simulation.loop import SimulatedLoop
+from nodeagent.base.simulation.trace import Trace
 from nodeagent.contracts.runtime import LABEL_POD_UID
-from nodeagent.simulation.clock import SimulatedClock
-from nodeagent.simulation.loop import SimulatedLoop
-from nodeagent.simulation.trace import Trace
 
 _SHORT = 12
 

@@ -6,36 +6,11 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nodeagent.base.structs import Struct
+from nodeagent.base.simulation.steps import CALM_SECONDS, ROUND_SECONDS, Step
 
-ROUND_SECONDS = 3600.0
-CALM_SECONDS = 900.0
-"""End of each round without steps, after which the node must have converged."""
 _PODS = 6
 _RATE = 1 / 40.0
 """Steps per second."""
-
-
-class Step(Struct, frozen=True):
-    """One step: *kind* names a method of :class:`~nodeagent.simulation.actions.Actions`."""
-
-    at: float
-    kind: str
-    arguments: dict[str, Any]
-
-    def __str__(self) -> str:
-        arguments = " ".join(f"{name}={value}" for name, value in self.arguments.items())
-        return f"{self.at:12.3f}  {self.kind:<18} {arguments}".rstrip()
-
-
-class History(Struct, frozen=True):
-    """The steps of a run, as saved in a file."""
-
-    seed: int
-    hours: int
-    steps: Sequence[Step]
-    violation: str = ""
-    """The violation with which the run ended when it was saved."""
 
 
 def make_steps(seed: object, hours: int) -> list[Step]:

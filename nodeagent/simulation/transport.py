@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from nodeagent.apiclient.transport import ConnectionLost, Request, Response, Stream
+from nodeagent.base.simulation.latency import Latency
+from nodeagent.base.simulation.loop import SimulatedLoop
 from nodeagent.simulation.apiserver import JSON, PODS, Rejection, SimulatedApiServer, Watch
-from nodeagent.simulation.latency import Latency
-from nodeagent.simulation.loop import SimulatedLoop
 
 BOOKMARK_SECONDS = 60.0
 

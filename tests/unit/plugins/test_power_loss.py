@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.base.simulation.disk import SimulatedDisk
 from nodeagent.contracts.image_pins import read_pins, write_pins
-from nodeagent.simulation.disk import SimulatedDisk
 from nodeagent.testing import make_pod
 from nodeagent_plugins.claims.checkpoint import Checkpoint as ClaimCheckpoint
 from nodeagent_plugins.pod_sync.user_namespaces import IdPool, PodUserNamespaces

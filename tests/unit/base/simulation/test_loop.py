@@ -6,7 +6,7 @@ from contextvars import Context
 
 import pytest
 
-from nodeagent.simulation.loop import PROCESS, BusyLoop, Deadlock, SimulatedLoop
+from nodeagent.base.simulation.loop import PROCESS, BusyLoop, Deadlock, SimulatedLoop
 
 
 @pytest.fixture

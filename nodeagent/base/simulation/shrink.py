@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from time import perf_counter
 
-from nodeagent.simulation.run import Outcome
-from nodeagent.simulation.steps import ROUND_SECONDS, Step
+from nodeagent.base.simulation.steps import ROUND_SECONDS, Outcome, Step
 
 Run = Callable[[Sequence[Step], int], Outcome]
 _NAMES = re.compile(r"\d+|\[.*?\]|[0-9a-f]{32}")

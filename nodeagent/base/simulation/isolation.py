@@ -1,38 +1,40 @@
-"""Isolation of a simulation from the host: time, random numbers, threads and the connection to the runtime."""
+"""Isolation of a simulation from the host: time, random numbers and threads."""
 
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import random
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
-import grpc.aio
-
-from nodeagent.simulation.clock import SimulatedClock
-from nodeagent.simulation.loop import SimulatedLoop
+from nodeagent.base.simulation.clock import SimulatedClock
+from nodeagent.base.simulation.loop import SimulatedLoop
 
 
 @contextmanager
-def isolated(seed: object, loop: SimulatedLoop, clock: SimulatedClock, channel: Callable[..., Any]) -> Iterator[None]:
+def isolated(
+    seed: object, loop: SimulatedLoop, clock: SimulatedClock, others: Sequence[tuple[object, str, object]] = ()
+) -> Iterator[None]:
     """Replace the sources of time and random numbers of this process, and threads, until the end of the block.
 
-    :param channel: replaces ``grpc.aio.insecure_channel``.
+    :param others: further attributes to replace: owner, name and value.
     """
     chance, state = random.Random(f"{seed}/entropy"), random.getstate()
     random.seed(f"{seed}/random")
+    calls = itertools.count()
     replaced: list[tuple[Any, str, Any]] = [
         (time, "monotonic", loop.time),
         (time, "time", lambda: clock.wall().timestamp()),
-        (time, "time_ns", lambda: int(clock.wall().timestamp() * 1e9)),
+        (time, "time_ns", lambda: int(clock.wall().timestamp() * 1e9) + next(calls)),  # A real clock always advances.
         (time, "thread_time", lambda: 0.0),
         (time, "sleep", loop.stall),
         (os, "urandom", chance.randbytes),
@@ -41,7 +43,7 @@ def isolated(seed: object, loop: SimulatedLoop, clock: SimulatedClock, channel: 
         (random.SystemRandom, "getrandbits", lambda _, count: chance.getrandbits(count)),
         (threading.Thread, "start", lambda _: None),
         (threading.Thread, "join", lambda _thread, _seconds=None: None),
-        (grpc.aio, "insecure_channel", channel),
+        *others,
     ]
     try:
         with ExitStack() as stack:

@@ -83,6 +83,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """A process crashed in a file operation; :attr:`on_crash` is called after the current callback."""
         self.dead: set[int] = set()
         """Processes whose callbacks are dropped."""
+        self.thread_factor = 1.0
+        """Multiplies the delays of functions in threads."""
         self._now = 0.0
         self._numbers = itertools.count()
         self._steps_at_now = 0
@@ -197,6 +199,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         delay = chance.random() * _MAX_THREAD_SECONDS
         if chance.random() < _SLOW_THREADS:
             delay *= 100
+        delay *= self.thread_factor
 
         def work() -> None:
             try:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from nodeagent.simulation.loop import PROCESS
+from nodeagent.base.simulation.loop import PROCESS
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _TEARABLE_BYTES = 1 << 20
@@ -26,11 +26,12 @@ _TEARABLE_BYTES = 1 << 20
 class SimulatedDisk:
     """The disk of a node.
 
-    :ivar full: writes of the agent fail with ``ENOSPC``.
+    :param excluded: prefix of the names of files that another simulation of a disk tears.
+    :ivar full: writes of the simulated process fail with ``ENOSPC``.
     """
 
-    def __init__(self, seed: object, root: Path) -> None:
-        self.full = False
+    def __init__(self, seed: object, root: Path, excluded: str | None = None) -> None:
+        self.full, self._excluded = False, excluded
         self._root, self._chance = root, random.Random(f"{seed}/disk")
         self._synced: dict[int, bytes] = {}
         """Content at the last sync by inode."""
@@ -85,7 +86,7 @@ class SimulatedDisk:
             yield
 
     def _check(self, path: Any) -> None:
-        """Raise an error if the agent writes to the full disk."""
+        """Raise an error if the simulated process writes to the full disk."""
         if self.full and PROCESS.get() and not isinstance(path, int):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(path))
 
@@ -99,6 +100,8 @@ class SimulatedDisk:
     def _files(self) -> Iterator[Path]:
         for directory, _, names in os.walk(self._root):
             for name in names:
+                if self._excluded is not None and name.startswith(self._excluded):
+                    continue
                 path = Path(directory, name)
                 if stat.S_ISREG(path.lstat().st_mode):
                     yield path
