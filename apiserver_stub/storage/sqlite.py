@@ -172,7 +172,12 @@ class SqliteStore:
             current = self.collection(name).get(key)
         else:
             current = None if pending.change.type == "DELETED" else pending.change.record
-        outcome = decide(current)
+        try:
+            outcome = decide(current)
+        except Exception:
+            if pending is not None:
+                await pending.done()  # An error because of a pending write must not be reported before it is durable.
+            raise
         if isinstance(outcome, Keep) and current is not None and pending is None and self._is_stale(name, key):
             outcome = Put(without_revision(current.data), outcome.ttl_seconds)
         if isinstance(outcome, Put) and self._codec is not None and (problem := self._codec.encryption.problem(name)):

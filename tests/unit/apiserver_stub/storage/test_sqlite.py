@@ -255,3 +255,42 @@ async def test_writes_are_not_blocked_by_many_expiring_records(tmp_path: Path, m
 async def _expire_all(store: SqliteStore) -> None:
     while await store.expire_due():
         pass
+
+
+async def test_decision_error_because_of_a_pending_write_waits_for_it(tmp_path: Path) -> None:
+    def reject(current: Record | None) -> Outcome:
+        assert current is None
+        raise LookupError("deleted")
+
+    async with opened(tmp_path) as store:
+        await store.update("c", "k", put())
+        removing = asyncio.ensure_future(store.update("c", "k", lambda current: Remove(DATA % b"a")))
+        await asyncio.sleep(0)
+
+        with pytest.raises(LookupError):
+            await store.update("c", "k", reject)
+
+        assert store.collection("c").get("k") is None
+        await removing
+
+
+async def test_decision_error_because_of_a_failed_write_is_not_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reject(current: Record | None) -> Outcome:
+        assert current is not None
+        raise ValueError("exists")
+
+    def fail(*_arguments: object) -> None:
+        raise sqlite3.OperationalError("disk full")
+
+    async with opened(tmp_path) as store:
+        with monkeypatch.context() as broken:
+            broken.setattr(module.Database, "commit", fail)
+            creating = asyncio.ensure_future(store.update("c", "k", put()))
+            await asyncio.sleep(0)
+
+            with pytest.raises(StoreUnavailable):
+                await store.update("c", "k", reject)
+            with pytest.raises(StoreUnavailable):
+                await creating
