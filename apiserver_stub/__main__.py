@@ -23,11 +23,18 @@ _SWITCH_SECONDS = 0.0005
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the server until a signal; return 0, 2 for an invalid command line, or 1 if the server fails to start."""
+    """Run the server until a signal, or its simulation.
+
+    Return 0, 2 for an invalid command line, or 1 if the server fails to start or the simulation fails.
+    """
     if missing := missing_extra(_NAME, "apiserver"):
         sys.stderr.write(f"{missing}\n")
         return EXIT_USAGE
     given = sys.argv[1:] if arguments is None else arguments
+    if given[:1] == ["simulate"]:
+        from apiserver_stub.simulation import command
+
+        return command.main(given[1:])
     try:
         options = parse(given)
     except OptionsError as error:

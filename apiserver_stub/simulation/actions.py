@@ -1,0 +1,198 @@
+"""Execution of steps: requests of clients in their own tasks, and faults."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from apiserver_stub.simulation.client import MERGE, Client, Lost
+from apiserver_stub.simulation.node import Server
+from apiserver_stub.simulation.reflector import Reflector
+from apiserver_stub.simulation.requests import Requests
+from nodeagent.base.simulation.steps import Step
+
+_REQUESTS = frozenset(
+    {
+        "create_map",
+        "create_dependent",
+        "update_map",
+        "patch_map",
+        "delete_map",
+        "read_map",
+        "remove_finalizer",
+        "delete_maps",
+        "list_maps",
+    }
+)
+_QUOTA = {"count/configmaps": "6", "pods": "3", "services": "2"}
+
+
+class Actions:
+    """Executes steps."""
+
+    def __init__(self, server: Server, requests: Requests, user: Client, reflectors: Sequence[Reflector]) -> None:
+        self._server, self._requests, self._user, self._reflectors = server, requests, user, reflectors
+        self.executed: Counter[str] = Counter()
+        self._tasks: dict[asyncio.Task[None], None] = {}
+
+    def execute(self, step: Step) -> None:
+        """Start one step."""
+        self.executed[step.kind] += 1
+        self._server.trace.add("step", str(step)[14:])
+        owner = self._requests if step.kind in _REQUESTS else self
+        function: Callable[..., Coroutine[Any, Any, None] | None] = getattr(owner, step.kind)
+        started = function(**step.arguments)
+        if started is not None:
+            task = asyncio.get_running_loop().create_task(_ignore_loss(started))
+            self._tasks[task] = None
+            task.add_done_callback(lambda done: self._tasks.pop(done, None))
+
+    def errors(self) -> list[BaseException]:
+        """Return the errors of the simulation's own tasks."""
+        return [error for task in self._tasks if task.done() and (error := task.exception())]
+
+    def calm(self) -> None:
+        """End all faults."""
+        server, network, loop = self._server, self._server.network, self._server.loop
+        network.latency.factor, network.loss, loop.thread_factor = 1.0, 0.0, 1.0
+        server.database.full = server.files.full = False
+        server.database.crash_in, loop.crash_at = None, None
+        for reflector in self._reflectors:
+            reflector.resume()
+
+    # --- clients ----------------------------------------------------------------------------------------------
+
+    async def create_namespace(self, namespace: str, quota: bool) -> None:
+        """Create a namespace, with a quota or without."""
+        response = await self._requests.send("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+        if quota and response.code == 201:
+            body = {"metadata": {"name": "quota"}, "spec": {"hard": _QUOTA}}
+            await self._requests.send("POST", f"/api/v1/namespaces/{namespace}/resourcequotas", body)
+
+    async def delete_namespace(self, namespace: str, quota: bool) -> None:
+        """Delete a namespace; its config maps lose their finalizers when others remove them."""
+        await self._requests.send("DELETE", f"/api/v1/namespaces/{namespace}")
+
+    async def apply_deployment(self, namespace: str, name: str, count: int) -> None:
+        """Create a deployment, or scale it."""
+        path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
+        body: dict[str, Any] = {
+            "metadata": {"name": name},
+            "spec": {
+                "replicas": count,
+                "selector": {"matchLabels": {"work": name}},
+                "template": {"metadata": {"labels": {"work": name}}, "spec": _pod_spec("Always")},
+            },
+        }
+        if (await self._requests.send("POST", path, body)).code == 409:
+            await self._requests.send("PATCH", f"{path}/{name}", {"spec": {"replicas": count}}, MERGE)
+
+    async def delete_deployment(self, namespace: str, name: str, count: int) -> None:
+        """Delete a deployment."""
+        await self._requests.send("DELETE", f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}")
+
+    async def create_job(self, namespace: str, name: str, count: int) -> None:
+        """Create a job, after the deletion of the one with its name."""
+        path = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+        body = {
+            "metadata": {"name": f"job-{name}"},
+            "spec": {"completions": count, "parallelism": 2, "template": {"spec": _pod_spec("Never")}},
+        }
+        if (await self._requests.send("POST", path, body)).code == 409:
+            await self._requests.send("DELETE", f"{path}/job-{name}?propagationPolicy=Background")
+
+    async def create_service(self, namespace: str, name: str, type: str, work: int) -> None:
+        """Create a service that selects the pods of a deployment."""
+        spec = {"type": type, "ports": [{"port": 80}], "selector": {"work": f"work-{work}"}}
+        body = {"metadata": {"name": name}, "spec": spec}
+        await self._requests.send("POST", f"/api/v1/namespaces/{namespace}/services", body)
+
+    async def delete_service(self, namespace: str, name: str, type: str, work: int) -> None:
+        """Delete a service."""
+        await self._requests.send("DELETE", f"/api/v1/namespaces/{namespace}/services/{name}")
+
+    async def flood(self, count: int, writes: bool) -> None:
+        """Send many requests at the same time."""
+        if writes:
+            sent = [
+                self._requests.patch_map("default", f"map-{number % 5}", number, versioned=False)
+                for number in range(count)
+            ]
+        else:
+            sent = [self._requests.list_maps("", 0, 0.0) for _ in range(count)]
+        await asyncio.gather(*map(_ignore_loss, sent))
+
+    # --- faults -----------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Stop the server as with SIGTERM; it is started again."""
+        self._server.stop()
+
+    def crash(self, after: int) -> None:
+        """Kill the server after a number of its callbacks."""
+        self._server.loop.on_crash, self._server.loop.crash_at = self._server.crash, after + 1
+
+    def lose_power(self, after: int) -> None:
+        """Lose the power after a number of callbacks of the server."""
+        self._server.loop.on_crash, self._server.loop.crash_at = self._lose_power, after + 1
+
+    def crash_in_write(self, after: int, tears: bool) -> None:
+        """Kill the server, or lose the power, in a function that writes to the database."""
+        self._server.loop.on_crash = self._lose_power if tears else self._server.crash
+        self._server.database.crash_in, self._server.database.tears = after, tears
+
+    def _lose_power(self) -> None:
+        self._server.crash(power=True)
+
+    def fill_disk(self, seconds: float) -> None:
+        """Fill the disk for some time."""
+        self._server.database.full = self._server.files.full = True
+        self._later(seconds, self._empty_disk)
+
+    def _empty_disk(self) -> None:
+        self._server.database.full = self._server.files.full = False
+
+    def slow_disk(self, factor: float, seconds: float) -> None:
+        """Slow down the functions in threads for some time."""
+        self._server.loop.thread_factor = factor
+        self._later(seconds, lambda: setattr(self._server.loop, "thread_factor", 1.0))
+
+    def jump_clock(self, seconds: float) -> None:
+        """Set the clock of the server."""
+        self._server.clock.offset_seconds += seconds
+
+    def cut_connection(self, which: int) -> None:
+        """Close one of the connections."""
+        self._server.network.cut(which)
+
+    def lose_segments(self, probability: float, seconds: float) -> None:
+        """Close connections at random for some time."""
+        self._server.network.loss = probability
+        self._later(seconds, lambda: setattr(self._server.network, "loss", 0.0))
+
+    def slow_network(self, factor: float, seconds: float) -> None:
+        """Slow down the network for some time."""
+        self._server.network.latency.factor = factor
+        self._later(seconds, lambda: setattr(self._server.network.latency, "factor", 1.0))
+
+    def pause_watch(self, seconds: float) -> None:
+        """Stop reading from all watches for some time."""
+        for reflector in self._reflectors:
+            reflector.pause()
+            self._later(seconds, reflector.resume)
+
+    def _later(self, seconds: float, function: Callable[[], object]) -> None:
+        self._server.loop.call_later(seconds, function)
+
+
+def _pod_spec(policy: str) -> dict[str, Any]:
+    return {"restartPolicy": policy, "containers": [{"name": "main", "image": "example/image:1"}]}
+
+
+async def _ignore_loss(request: Coroutine[Any, Any, None]) -> None:
+    """Execute requests whose results are verified if they arrive."""
+    with contextlib.suppress(Lost):
+        await request

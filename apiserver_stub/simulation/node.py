@@ -1,0 +1,195 @@
+"""The server as a process that can crash, with a disk and a network that outlive it."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from contextvars import Context
+from pathlib import Path
+from typing import Any
+
+import apiserver_stub.storage.sqlite as sqlite_module
+import apiserver_stub.transport.listener as listener_module
+from apiserver_stub.options import parse
+from apiserver_stub.server.startup import RunningServer, start
+from apiserver_stub.simulation.disk import DatabaseDisk
+from apiserver_stub.simulation.history import StoreHistory
+from apiserver_stub.simulation.network import Network, ServerLoop
+from apiserver_stub.storage import StoreUnavailable
+from apiserver_stub.storage.database import checkpoint
+from apiserver_stub.storage.sqlite import SqliteStore
+from nodeagent.base.simulation.clock import SimulatedClock
+from nodeagent.base.simulation.disk import SimulatedDisk
+from nodeagent.base.simulation.loop import PROCESS
+from nodeagent.base.simulation.trace import Trace
+
+_log = logging.getLogger(__name__)
+ADMIN, USER = "administrator-token", "user-token"
+GROUP = "simulated"
+_RESTART_SECONDS = 2.0
+DATABASE = "store.db"
+
+
+class Server:
+    """The simulated server.
+
+    :param history: observes the store.
+    """
+
+    def __init__(self, seed: object, loop: ServerLoop, directory: Path, history: StoreHistory, trace: Trace) -> None:
+        self.loop, self.clock, self.trace = loop, SimulatedClock(loop), trace
+        self.history = history
+        self.network = Network(seed, loop)
+        self.directory = directory / "data"
+        self.files = SimulatedDisk(seed, self.directory, DATABASE)
+        self.database = DatabaseDisk(seed, self.directory / DATABASE)
+        self.running: RunningServer | None = None
+        self.process = self.starts = 0
+        self.restarts = True
+        """The server restarts after its process has ended."""
+        self.failure: BaseException | None = None
+        self._stores: list[SqliteStore] = []
+        tokens = directory / "tokens.csv"
+        tokens.write_text(f'{ADMIN},admin,1,"system:masters"\n{USER},user,2,"{GROUP}"\n')
+        self._options = parse(
+            [
+                f"--data-dir={self.directory}",
+                "--advertise-address=192.0.2.10",
+                f"--token-auth-file={tokens}",
+                "--authorization-mode=Node,RBAC",
+                "--max-requests-inflight=24",
+                "--max-mutating-requests-inflight=16",
+                "--min-request-timeout=600",
+                "--shutdown-watch-termination-grace-period=5s",
+            ]
+        )
+
+    def replacements(self) -> list[tuple[object, str, object]]:
+        """Return the attributes to replace: owner, name and value."""
+        history, disk, stores = self.history, self.database, self._stores
+        load, commit, publish = SqliteStore._load, SqliteStore._commit, SqliteStore._publish
+        touch, close = SqliteStore._touch, SqliteStore._close_database
+
+        def observed_load(store: SqliteStore) -> None:
+            load(store)
+            stores.append(store)
+            history.loaded(store)
+
+        def observed_commit(store: SqliteStore, batch: list[Any]) -> None:
+            history.committing(batch)
+            try:
+                disk.call(commit, store, batch)
+            except Exception:
+                history.failed()
+                raise
+
+        def observed_publish(store: SqliteStore, batch: list[Any]) -> None:
+            publish(store, batch)
+            history.published(batch)
+
+        return [
+            (SqliteStore, "_load", observed_load),
+            (SqliteStore, "_commit", observed_commit),
+            (SqliteStore, "_publish", observed_publish),
+            (SqliteStore, "_touch", lambda store: disk.call(touch, store)),
+            (SqliteStore, "_close_database", lambda store: disk.call(close, store)),
+            (sqlite_module, "checkpoint", lambda path, worth: disk.call(checkpoint, path, worth)),
+            (listener_module, "_bind", self.network.listen),
+            # Slow, and no connection uses TLS.
+            (ssl.SSLContext, "set_default_verify_paths", lambda context: None),
+        ]
+
+    @property
+    def ready(self) -> bool:
+        return self.running is not None
+
+    def start(self) -> None:
+        """Start the server as a new process."""
+        self.starts += 1
+        self.process = process = self.starts
+        self.trace.add("server", f"start {process}")
+        context = Context()
+        context.run(PROCESS.set, process)
+        self.loop.create_task(self._run(process), name="server", context=context)
+
+    def stop(self) -> None:
+        """Shut the process down as with SIGTERM."""
+        if self.running is not None:
+            running, process = self.running, self.process
+            self.running = None
+            context = Context()
+            context.run(PROCESS.set, process)
+            self.trace.add("server", f"stop {process}")
+            self.loop.create_task(self._shut_down(running, process), name="stop", context=context)
+
+    def crash(self, *, power: bool = False) -> None:
+        """Drop the process at the current callback; what it has written remains.
+
+        :param power: files that were not synced are lost or torn.
+        """
+        if not self.process:
+            return
+        process, self.process, self.running = self.process, 0, None
+        self.trace.add("server", f"crash {process}" + (" power" if power else ""))
+        files = self.database.files()
+        self.network.crash(silent=power)
+        self.loop.drop(process)
+        self.loop.crash_at, self.loop.crashed = None, False
+        self._forget_stores()
+        self.database.restore(files)
+        if power:
+            self.files.lose_power()
+        self._restart_later()
+
+    def _restart_later(self) -> None:
+        self.loop.call_later(_RESTART_SECONDS, self._restart, context=Context())
+
+    def _restart(self) -> None:
+        if self.restarts and not self.process:
+            self.start()
+
+    def _forget_stores(self) -> None:
+        for store in self._stores:
+            if store._db is not None:
+                store._db.close()
+                store._db = None
+        self._stores.clear()
+
+    async def _shut_down(self, running: RunningServer, process: int) -> None:
+        try:
+            await running.stop()
+            self.trace.add("server", f"end {process}")
+        except Exception as error:
+            if process in self.loop.dead:
+                return
+            _log.exception("Server failed to stop")
+            self.failure = error
+        finally:
+            self._ended(process)
+
+    async def _run(self, process: int) -> None:
+        try:
+            self.running = await start(self._options)
+            self.trace.add("server", f"ready {process} {self.history.revision}")
+        except (OSError, StoreUnavailable) as error:
+            if process in self.loop.dead:
+                return
+            self.trace.add("server", f"failed {process} {type(error).__name__}")
+            _log.exception("Server failed to start")
+            self._ended(process)
+        except Exception as error:
+            if process in self.loop.dead:
+                return
+            _log.exception("Server failed")
+            self.failure = error
+            self.trace.add("server", f"fail {process}: {error!r}")
+            self._ended(process)
+
+    def _ended(self, process: int) -> None:
+        """Restart the server after its process has ended."""
+        if self.process == process and process not in self.loop.dead:
+            self.process, self.running = 0, None
+            self.network.crash(silent=False)
+            self._forget_stores()
+            self.loop.call_soon(self.loop.drop, process, context=Context())
+            self._restart_later()

@@ -1,0 +1,187 @@
+"""A run of the server's simulation: executes steps until its end or the first violation."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from time import perf_counter
+
+from apiserver_stub.simulation.actions import Actions
+from apiserver_stub.simulation.client import Client, Lost
+from apiserver_stub.simulation.invariants import CONFIG_MAPS, PODS, Invariants
+from apiserver_stub.simulation.isolation import simulated_time_of_day
+from apiserver_stub.simulation.kubelet import Kubelet
+from apiserver_stub.simulation.network import ServerLoop
+from apiserver_stub.simulation.node import ADMIN, GROUP, USER, Server
+from apiserver_stub.simulation.reflector import Reflector
+from apiserver_stub.simulation.requests import Requests
+from apiserver_stub.simulation.violations import Violations
+from nodeagent.base.simulation.directory import private_directory
+from nodeagent.base.simulation.isolation import isolated
+from nodeagent.base.simulation.loop import BusyLoop, Deadlock
+from nodeagent.base.simulation.steps import CALM_SECONDS, ROUND_SECONDS, Outcome, Step
+from nodeagent.base.simulation.trace import Trace
+
+_NODES = 1
+"""The scheduler of the server binds pods only while the cluster has one ready node."""
+_COMPARING_SECONDS = 120.0
+_MAX_TASKS, _MAX_FILES = 600, 80
+
+
+class _Run:
+    """The parts of one run."""
+
+    def __init__(self, seed: object, loop: ServerLoop, directory: Path) -> None:
+        self.loop, self.trace = loop, Trace(loop.time)
+        self.violations = Violations(self.trace)
+        self.invariants = Invariants(self.violations, self.trace, loop.time)
+        self.server = Server(seed, loop, directory, self.invariants.history, self.trace)
+        network, history = self.server.network, self.invariants.history
+        self.admin, self.user = Client(network, ADMIN), Client(network, USER)
+        self.requests = Requests(self.user, self.invariants, self.violations, self.trace)
+        watched = [
+            ("/api/v1/configmaps", CONFIG_MAPS, ""),
+            ("/api/v1/namespaces/default/configmaps", CONFIG_MAPS, "default/"),
+            ("/api/v1/namespaces/ns-0/configmaps", CONFIG_MAPS, "ns-0/"),
+            ("/api/v1/pods", PODS, ""),
+        ]
+        self.reflectors = [Reflector(self.user, history, self.violations, *each) for each in watched]
+        self.actions = Actions(self.server, self.requests, self.user, self.reflectors)
+        self.nodes = [Kubelet(self.admin, self.server.clock, number) for number in range(_NODES)]
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def execute(self, steps: Sequence[Step], hours: int) -> None:
+        """Execute the steps."""
+        self.server.start()
+        self._tasks.append(self.loop.create_task(self._bind_user(), name="binding"))
+        self._tasks += [self.loop.create_task(node.run(), name="node") for node in self.nodes]
+        self._tasks += [self.loop.create_task(each.run(), name="watch") for each in self.reflectors]
+        waiting = list(reversed(steps))
+        for number in range(1, hours + 1):
+            end = number * ROUND_SECONDS
+            while waiting and waiting[-1].at < end:
+                step = waiting.pop()
+                if not await self._sleep_until(step.at):
+                    return
+                self.actions.execute(step)
+            if not await self._sleep_until(end - CALM_SECONDS):
+                return
+            self.actions.calm()
+            await self._release_finalizers()
+            if not await self._sleep_until(end - _COMPARING_SECONDS):
+                return
+            await self._converge(end)
+            if not await self._sleep_until(end):
+                return
+            self.invariants.history.forget(self.invariants.history.revision)
+
+    async def _converge(self, end: float) -> None:
+        """Verify that the controllers have converged, at the latest at the end of the round."""
+        while problem := self.invariants.unconverged():
+            if not await self._sleep_until(self.loop.time() + 5):
+                return
+            if self.loop.time() >= end:
+                self.violations.report(f"not converged: {problem}")
+                return
+        for reflector in self.reflectors:
+            reflector.verify_complete()
+        tasks, files = len(self.loop.tasks_of(self.server.process)), _open_files()
+        if tasks > _MAX_TASKS:
+            self.violations.report(f"the server has {tasks} tasks")
+        if files > _MAX_FILES:
+            self.violations.report(f"the server has {files} open files")
+
+    async def _bind_user(self) -> None:
+        """Authorize the user, whose requests are subject to flow control."""
+        body = {
+            "metadata": {"name": "simulated"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": GROUP}],
+        }
+        while True:
+            try:
+                path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+                if (await self.admin.request("POST", path, body)).code in (201, 409):
+                    return
+            except Lost:
+                pass
+            await asyncio.sleep(1)
+
+    async def _release_finalizers(self) -> None:
+        """Remove all finalizers of config maps, so that everything can be deleted."""
+        for _ in range(20):
+            state = self.invariants.history.current.get(CONFIG_MAPS, {})
+            held = [
+                key
+                for key, each in state.items()
+                if "simulated.test/hold" in (each.object()["metadata"].get("finalizers") or ())
+            ]
+            if not held:
+                return
+            for key in held:
+                namespace, _, name = key.partition("/")
+                with contextlib.suppress(Lost):
+                    await self.requests.remove_finalizer(namespace, name)
+            await asyncio.sleep(5)
+
+    async def _sleep_until(self, due: float) -> bool:
+        """Wait until *due*; return false if there is a violation."""
+        while not self.violations.first and self.loop.time() < due:
+            await asyncio.sleep(min(5.0, due - self.loop.time()))
+            if self.server.failure is not None:
+                self.violations.report(f"server failed: {self.server.failure!r}")
+            for error in (*self.actions.errors(), *_errors(self._tasks)):
+                raise error
+        return not self.violations.first
+
+
+def _open_files() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def _errors(tasks: Iterable[asyncio.Task[None]]) -> list[BaseException]:
+    return [error for task in tasks if task.done() and (error := task.exception())]
+
+
+def simulate(seed: object, steps: Sequence[Step], hours: int) -> Outcome:
+    """Execute *steps* on a new server and return the outcome; not within a running event loop."""
+    started = perf_counter()
+    loop = ServerLoop(seed)
+    asyncio.set_event_loop(loop)
+    try:
+        with private_directory(f"apiserver-{seed}") as directory:
+            run = _Run(seed, loop, directory)
+            server = run.server
+            with (
+                isolated(seed, loop, server.clock, server.replacements()),
+                simulated_time_of_day(server.clock.wall),
+                server.files.mounted(),
+            ):
+                gc.collect()
+                gc.freeze()  # Each crash collects garbage.
+                try:
+                    loop.run_until_complete(run.execute(steps, hours))
+                except (BusyLoop, Deadlock) as error:
+                    run.violations.report(str(error))
+                server.restarts = False
+                server.crash()
+                loop.drop(0)
+    finally:
+        gc.unfreeze()
+        asyncio.set_event_loop(None)
+        loop.close()
+    return Outcome(
+        violation=run.violations.first,
+        at=loop.time(),
+        digest=run.trace.digest(),
+        trace=list(run.trace.recent),
+        steps=Counter(run.actions.executed),
+        events=Counter(run.trace.counts),
+        checked=run.violations.checked,
+        callbacks=loop.steps,
+        seconds=perf_counter() - started,
+    )

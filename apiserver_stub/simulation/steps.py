@@ -1,0 +1,186 @@
+"""Steps of the server's simulation: requests of clients and faults, derived from the seed. No I/O."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from nodeagent.base.simulation.steps import CALM_SECONDS, ROUND_SECONDS, Step
+
+NAMESPACES = ("default", "ns-0", "ns-1")
+_RATE = 1 / 8.0
+"""Steps per second."""
+_FIRST_SECONDS = 30.0
+_CONCURRENT = 0.4
+"""Probability that a step immediately follows the previous one."""
+
+
+def make_steps(seed: object, hours: int) -> list[Step]:
+    """Return the steps of *hours* rounds, in order of time."""
+    return [step for number in range(hours) for step in _round(seed, number)]
+
+
+def _round(seed: object, number: int) -> list[Step]:
+    """Return the steps of one round, which do not depend on those of other rounds."""
+    chance = random.Random(f"{seed}/steps/{number}")
+    kinds = list(_KINDS)
+    faulty = chance.random() < 0.9
+    weights = [_KINDS[kind][0] if faulty or kind in _ORDINARY else 0.0 for kind in kinds]
+    rate = _RATE * chance.choice((0.2, 1.0, 1.0, 2.0))
+    end = (number + 1) * ROUND_SECONDS - CALM_SECONDS
+    steps: list[Step] = []
+    at = number * ROUND_SECONDS + _FIRST_SECONDS
+    while True:
+        at += chance.random() * 0.02 if chance.random() < _CONCURRENT else chance.expovariate(rate)
+        if at >= end:
+            return steps
+        (kind,) = chance.choices(kinds, weights)
+        steps.append(Step(round(at, 3), kind, _KINDS[kind][1](chance)))
+
+
+# --- arguments ------------------------------------------------------------------------------------------------
+
+
+def _object(chance: random.Random) -> dict[str, Any]:
+    return {"namespace": chance.choice(NAMESPACES), "name": f"map-{chance.randrange(5)}"}
+
+
+def _create(chance: random.Random) -> dict[str, Any]:
+    return {
+        **_object(chance),
+        "value": chance.randrange(1000),
+        "size": chance.choice((1, 1, 1, 500, 20000)),
+        "finalizer": chance.random() < 0.2,
+        "dry_run": chance.random() < 0.05,
+    }
+
+
+def _dependent(chance: random.Random) -> dict[str, Any]:
+    return {**_object(chance), "number": chance.randrange(6), "block": chance.random() < 0.5}
+
+
+def _update(chance: random.Random) -> dict[str, Any]:
+    return {**_object(chance), "value": chance.randrange(1000), "versioned": chance.random() < 0.7}
+
+
+def _delete(chance: random.Random) -> dict[str, Any]:
+    return {
+        **_object(chance),
+        "precondition": chance.choice(("", "", "uid", "version", "wrong")),
+        "policy": chance.choice(("", "Background", "Foreground", "Orphan")),
+    }
+
+
+def _list(chance: random.Random) -> dict[str, Any]:
+    return {
+        "namespace": chance.choice((*NAMESPACES, "")),
+        "limit": chance.choice((1, 2, 5, 0)),
+        "pause": chance.choice((0.0, 0.0, 1.0, 30.0)),
+    }
+
+
+def _namespace(chance: random.Random) -> dict[str, Any]:
+    return {"namespace": chance.choice(NAMESPACES[1:]), "quota": chance.random() < 0.4}
+
+
+def _workload(chance: random.Random) -> dict[str, Any]:
+    return {
+        "namespace": chance.choice(NAMESPACES),
+        "name": f"work-{chance.randrange(2)}",
+        "count": chance.choice((0, 1, 2, 4)),
+    }
+
+
+def _service(chance: random.Random) -> dict[str, Any]:
+    return {
+        "namespace": chance.choice(NAMESPACES),
+        "name": f"service-{chance.randrange(3)}",
+        "type": chance.choice(("ClusterIP", "NodePort", "NodePort")),
+        "work": chance.randrange(2),
+    }
+
+
+def _flood(chance: random.Random) -> dict[str, Any]:
+    return {"count": chance.choice((30, 100)), "writes": chance.random() < 0.5}
+
+
+def _watch(chance: random.Random) -> dict[str, Any]:
+    return {"which": chance.randrange(100)}
+
+
+def _crash(chance: random.Random) -> dict[str, Any]:
+    return {"after": int(chance.expovariate(1 / 200))}
+
+
+def _crash_in_write(chance: random.Random) -> dict[str, Any]:
+    return {"after": 1 + int(chance.expovariate(1 / 5)), "tears": chance.random() < 0.6}
+
+
+def _seconds(chance: random.Random) -> dict[str, Any]:
+    return {"seconds": round(chance.expovariate(1 / 40), 1)}
+
+
+def _likely(chance: random.Random) -> dict[str, Any]:
+    return {"probability": chance.choice((0.02, 0.2)), **_seconds(chance)}
+
+
+def _slow(chance: random.Random) -> dict[str, Any]:
+    return {"factor": chance.choice((10, 100)), **_seconds(chance)}
+
+
+def _jump(chance: random.Random) -> dict[str, Any]:
+    return {"seconds": chance.choice((-3600, -60, -1, 1, 60, 3600))}
+
+
+def _none(chance: random.Random) -> dict[str, Any]:
+    return {}
+
+
+_KINDS: dict[str, tuple[float, Callable[[random.Random], dict[str, Any]]]] = {
+    "create_map": (10, _create),
+    "create_dependent": (3, _dependent),
+    "update_map": (8, _update),
+    "patch_map": (4, _update),
+    "delete_map": (6, _delete),
+    "read_map": (4, _object),
+    "remove_finalizer": (2, _object),
+    "delete_maps": (0.5, _list),
+    "list_maps": (3, _list),
+    "create_namespace": (2, _namespace),
+    "delete_namespace": (0.7, _namespace),
+    "apply_deployment": (1.5, _workload),
+    "delete_deployment": (0.6, _workload),
+    "create_job": (0.8, _workload),
+    "create_service": (1.5, _service),
+    "delete_service": (1, _service),
+    "flood": (0.3, _flood),
+    "stop": (0.3, _none),
+    "crash": (0.6, _crash),
+    "lose_power": (0.4, _crash),
+    "crash_in_write": (0.6, _crash_in_write),
+    "fill_disk": (0.4, _seconds),
+    "slow_disk": (0.4, _slow),
+    "jump_clock": (0.3, _jump),
+    "cut_connection": (1.5, _watch),
+    "lose_segments": (0.4, _likely),
+    "slow_network": (0.4, _slow),
+    "pause_watch": (0.5, _seconds),
+}
+"""Weight and arguments by kind."""
+FAULTS = frozenset(
+    {
+        "flood",
+        "crash",
+        "lose_power",
+        "crash_in_write",
+        "fill_disk",
+        "slow_disk",
+        "jump_clock",
+        "cut_connection",
+        "lose_segments",
+        "slow_network",
+        "pause_watch",
+    }
+)
+_ORDINARY = frozenset(_KINDS) - FAULTS
