@@ -20,6 +20,7 @@ _REQUESTS = frozenset(
         "create_dependent",
         "update_map",
         "patch_map",
+        "apply_map",
         "delete_map",
         "read_map",
         "remove_finalizer",
@@ -27,6 +28,7 @@ _REQUESTS = frozenset(
         "list_maps",
     }
 )
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _QUOTA = {"count/configmaps": "6", "pods": "3", "services": "2"}
 
 
@@ -93,6 +95,66 @@ class Actions:
     async def delete_deployment(self, namespace: str, name: str, count: int) -> None:
         """Delete a deployment."""
         await self._requests.send("DELETE", f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}")
+
+    async def roll_deployment(self, namespace: str, name: str, count: int) -> None:
+        """Change the image of a deployment."""
+        spec = {"containers": [{"name": "main", "image": f"example/image:{count}"}]}
+        path = f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
+        await self._requests.send("PATCH", path, {"spec": {"template": {"spec": spec}}}, MERGE)
+
+    async def apply_set(self, namespace: str, kind: str, count: int, version: int) -> None:
+        """Create a stateful set or daemon set, or change its image and scale it."""
+        path = f"/apis/apps/v1/namespaces/{namespace}/{kind}"
+        pod = _pod_spec("Always")
+        pod["containers"][0]["image"] = f"example/image:{version}"
+        template = {"metadata": {"labels": {"set": kind}}, "spec": pod}
+        spec: dict[str, Any] = {"selector": {"matchLabels": {"set": kind}}, "template": template}
+        if kind == "statefulsets":
+            spec |= {"replicas": count, "serviceName": "headless"}
+        if (await self._requests.send("POST", path, {"metadata": {"name": "set"}, "spec": spec})).code == 409:
+            for field in ("selector", "serviceName"):
+                spec.pop(field, None)
+            await self._requests.send("PATCH", f"{path}/set", {"spec": spec}, MERGE)
+
+    async def delete_set(self, namespace: str, kind: str, count: int, version: int) -> None:
+        """Delete a stateful set or daemon set."""
+        await self._requests.send("DELETE", f"/apis/apps/v1/namespaces/{namespace}/{kind}/set")
+
+    async def evict_pod(self, which: int) -> None:
+        """Evict one of the pods."""
+        pods = sorted(self._requests.keys("core/pods"))
+        if pods:
+            namespace, _, name = pods[which % len(pods)].partition("/")
+            body = {"metadata": {"name": name, "namespace": namespace}}
+            await self._requests.send("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", body)
+
+    async def create_budget(self, namespace: str, name: str, count: int) -> None:
+        """Create a disruption budget for the pods of a deployment."""
+        spec = {"minAvailable": count, "selector": {"matchLabels": {"work": name}}}
+        path = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"
+        await self._requests.send("POST", path, {"metadata": {"name": name}, "spec": spec})
+
+    async def create_custom_kind(self) -> None:
+        """Create a custom resource definition."""
+        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+        names = {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"}
+        spec = {"group": "simulated.test", "scope": "Namespaced", "names": names, "versions": [version]}
+        await self._requests.send("POST", _DEFINITIONS, {"metadata": {"name": "widgets.simulated.test"}, "spec": spec})
+
+    async def delete_custom_kind(self) -> None:
+        """Delete the custom resource definition, with its objects."""
+        await self._requests.send("DELETE", f"{_DEFINITIONS}/widgets.simulated.test")
+
+    async def create_widget(self, namespace: str, number: int) -> None:
+        """Create an object of the custom kind."""
+        body = {"apiVersion": "simulated.test/v1", "kind": "Widget", "metadata": {"name": f"widget-{number}"}}
+        await self._requests.send("POST", f"/apis/simulated.test/v1/namespaces/{namespace}/widgets", body)
+
+    async def delete_widget(self, namespace: str, number: int) -> None:
+        """Delete an object of the custom kind."""
+        path = f"/apis/simulated.test/v1/namespaces/{namespace}/widgets/widget-{number}"
+        await self._requests.send("DELETE", path)
 
     async def create_job(self, namespace: str, name: str, count: int) -> None:
         """Create a job, after the deletion of the one with its name."""

@@ -7,7 +7,7 @@ or none of the batch that was being written.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -53,6 +53,8 @@ class StoreHistory:
         self._base: dict[str, dict[str, Entry]] = {}
         self._floor = 0
         self._pending: list[Any] = []
+        self._failed: list[list[Any]] = []
+        """Batches that failed since the last one that was written."""
         self.durable_unacknowledged = 0
         """Number of changes that a crash left in the database without a response."""
 
@@ -63,12 +65,17 @@ class StoreHistory:
         self._pending = list(batch)
 
     def failed(self) -> None:
-        """Record that the batch was not written."""
+        """Record that the batch was not written.
+
+        The result is unknown to its clients: SQLite may have written all of it before the error, and it is then found
+        after a crash, unless a later batch has overwritten it.
+        """
+        self._failed.append(self._pending)
         self._pending = []
 
     def published(self, batch: list[Any]) -> None:
         """Record a batch that is durable and visible."""
-        self._pending = []
+        self._pending, self._failed = [], []
         for write in batch:
             change = write.change
             previous = self.current.get(write.collection, {}).get(change.record.key)
@@ -84,18 +91,20 @@ class StoreHistory:
         }
         if store.revision < self.revision:
             self._violate(f"revision {store.revision} after a restart, but {self.revision} was published")
-        pending, self._pending = self._pending, []
-        if not self._differences(found):
-            return
-        for write in pending:
-            self._add(write.collection, write.change.type, write.change.record)
-            self.durable_unacknowledged += 1
-        if differences := self._differences(found):
+        differences = self._differences(found, [])
+        for batch in (self._pending, *self._failed):
+            if differences and not self._differences(found, batch):
+                for write in batch:
+                    self._add(write.collection, write.change.type, write.change.record)
+                    self.durable_unacknowledged += 1
+                differences = []
+        if differences:
             text = ", ".join(differences[:3])
-            self._violate(f"a restart changed {text}" + (" while a batch was being written" if pending else ""))
+            self._violate(f"a restart changed {text}" + (" while a batch was being written" if self._pending else ""))
             self.current = {}
             for (name, key), record in found.items():
                 self.current.setdefault(name, {})[key] = Entry(record.revision, key, "ADDED", record.data, b"")
+        self._pending, self._failed = [], []
         self.revision = max(self.revision, store.revision)
 
     # --- queries ------------------------------------------------------------------------------------------------
@@ -166,8 +175,17 @@ class StoreHistory:
         self._entries.setdefault(collection, []).append(entry)
         self._observe(collection, entry)
 
-    def _differences(self, found: Mapping[tuple[str, str], Record]) -> list[str]:
-        expected = {(name, key): entry for name, state in self.current.items() for key, entry in state.items()}
+    def _differences(self, found: Mapping[tuple[str, str], Record], batch: Sequence[Any]) -> list[str]:
+        """Return the differences of the records that were read to the current state after a batch."""
+        expected: dict[tuple[str, str], Any] = {
+            (name, key): entry for name, state in self.current.items() for key, entry in state.items()
+        }
+        for write in batch:
+            record = write.change.record
+            if write.change.type == "DELETED":
+                expected.pop((write.collection, record.key), None)
+            else:
+                expected[write.collection, record.key] = record
         differences = [f"{name} {key}: is lost" for name, key in expected if (name, key) not in found]
         for (name, key), record in found.items():
             entry = expected.get((name, key))

@@ -12,9 +12,26 @@ from nodeagent.base.simulation.trace import Trace
 NAMESPACES, QUOTAS, SERVICES = "core/namespaces", "core/resourcequotas", "core/services"
 PODS, CONFIG_MAPS, EVENTS = "core/pods", "core/configmaps", "core/events"
 DEPLOYMENTS, REPLICA_SETS, JOBS = "apps/deployments", "apps/replicasets", "batch/jobs"
+STATEFUL_SETS, DAEMON_SETS, BUDGETS = "apps/statefulsets", "apps/daemonsets", "policy/poddisruptionbudgets"
+DEFINITIONS, WIDGETS = "apiextensions.k8s.io/customresourcedefinitions", "simulated.test/widgets"
+WIDGETS_DEFINITION = "widgets.simulated.test"
 SLICES = "discovery.k8s.io/endpointslices"
 _COUNTED = {CONFIG_MAPS: "count/configmaps", PODS: "pods", SERVICES: "services"}
-_TRACED = {NAMESPACES, QUOTAS, SERVICES, PODS, CONFIG_MAPS, DEPLOYMENTS, REPLICA_SETS, JOBS, SLICES}
+_TRACED = {
+    NAMESPACES,
+    QUOTAS,
+    SERVICES,
+    PODS,
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    REPLICA_SETS,
+    JOBS,
+    SLICES,
+    STATEFUL_SETS,
+    DAEMON_SETS,
+    WIDGETS,
+    DEFINITIONS,
+}
 _REQUEST_SECONDS = 180.0
 _QUOTA_REVISIONS = 40
 """Revisions after the creation of a quota in which requests that were admitted before may complete."""
@@ -168,8 +185,11 @@ class Invariants:
                 continue
             if count != desired or status.get("readyReplicas", 0) != desired:
                 yield f"deployment {key} has {count} pods, {status.get('readyReplicas', 0)} ready, desired {desired}"
+            if status.get("updatedReplicas", 0) != desired:
+                yield f"deployment {key} has {status.get('updatedReplicas', 0)} updated pods, desired {desired}"
             if status.get("observedGeneration") != deployment["metadata"]["generation"]:
                 yield f"deployment {key} has the status of an earlier generation"
+        yield from self._sets(pods)
         for key, job in self._objects(JOBS).items():
             conditions = {
                 each["type"] for each in job.get("status", {}).get("conditions", ()) if each["status"] == "True"
@@ -201,9 +221,39 @@ class Invariants:
             if expected != published:
                 yield f"endpoint slices of {key} contain {sorted(published)}, ready pods are {sorted(expected)}"
 
+    def _sets(self, pods: Mapping[str, dict[str, Any]]) -> Iterator[str]:
+        for collection in (STATEFUL_SETS, DAEMON_SETS):
+            for key, found in self._objects(collection).items():
+                status, image = found.get("status", {}), _image(found["spec"]["template"])
+                desired = found["spec"].get("replicas", 1)  # A daemon set has one pod, because there is one node.
+                owned = [pod for pod in pods.values() if _owned_by(pod, found["metadata"]["uid"])]
+                ready = status.get("readyReplicas", 0) if collection == STATEFUL_SETS else status.get("numberReady", 0)
+                if len(owned) != desired or ready != desired:
+                    yield f"{collection} {key} has {len(owned)} pods, {ready} ready, desired {desired}"
+                if any(_image(pod) != image for pod in owned):
+                    yield f"{collection} {key} has pods with an earlier image"
+        for key, budget in self._objects(BUDGETS).items():
+            selected = budget["spec"]["selector"]["matchLabels"].items()
+            healthy = sum(
+                _ready(pod)
+                for pod_key, pod in pods.items()
+                if pod_key.partition("/")[0] == key.partition("/")[0]
+                and selected <= (pod["metadata"].get("labels") or {}).items()
+            )
+            if budget.get("status", {}).get("currentHealthy") != healthy:
+                yield f"budget {key} has {budget.get('status')}, but {healthy} pods are healthy"
+        if WIDGETS_DEFINITION not in self.history.current.get(DEFINITIONS, {}):
+            for key in self.history.current.get(WIDGETS, {}):
+                yield f"{WIDGETS} {key} exists without its definition"
+
     def _limited(self, namespace: str) -> bool:
         """Return whether a quota may prevent pods in a namespace."""
         return any(key.startswith(namespace + "/") for key in self.history.current.get(QUOTAS, {}))
+
+
+def _image(pod: Mapping[str, Any]) -> str:
+    image: str = pod["spec"]["containers"][0]["image"]
+    return image
 
 
 def _owned_by(found: Mapping[str, Any], uid: str) -> bool:

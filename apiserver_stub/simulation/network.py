@@ -135,7 +135,7 @@ class Connection(asyncio.Transport):
         if self._client_open:
             due = self._server_at = max(self._server_at, self._loop.time() + self._network.latency())
             self._sent_to_server.append(data)
-            self._loop.call_at(due, self._arrive_at_server, context=self._context or Context())
+            self._loop.call_at(due, self._arrive_at_server, context=Context())
 
     def resume_client(self) -> None:
         """Read again, after :attr:`client_reads` was false."""
@@ -234,8 +234,8 @@ class Connection(asyncio.Transport):
         data = self._sent_to_server.popleft()
         if self._protocol is None or self._server_paused:
             self._to_server.append(data)
-        elif self._server_open:
-            self._protocol.data_received(data)
+        elif self._server_open and self._context is not None:
+            self._context.run(self._protocol.data_received, data)  # Belongs to the server's process.
 
     def _read_waiting(self) -> None:
         while self._to_server and not self._server_paused and self._server_open:

@@ -66,7 +66,7 @@ class Server:
 
     def replacements(self) -> list[tuple[object, str, object]]:
         """Return the attributes to replace: owner, name and value."""
-        history, disk, stores = self.history, self.database, self._stores
+        history, disk, stores, trace = self.history, self.database, self._stores, self.trace
         load, commit, publish = SqliteStore._load, SqliteStore._commit, SqliteStore._publish
         touch, close = SqliteStore._touch, SqliteStore._close_database
 
@@ -79,8 +79,9 @@ class Server:
             history.committing(batch)
             try:
                 disk.call(commit, store, batch)
-            except Exception:
+            except Exception as error:
                 history.failed()
+                trace.add("disk", f"write failed: {error}")
                 raise
 
         def observed_publish(store: SqliteStore, batch: list[Any]) -> None:

@@ -15,17 +15,36 @@ _PAUSE_SECONDS = 1.0
 _WATCH_SECONDS = 400
 
 
+COLOR = "simulated.test/color"
+
+
+def has_color(found: dict[str, Any], color: str) -> bool:
+    """Return whether an object has the label :data:`COLOR` with a value, or whether all are selected."""
+    labels = found.get("metadata", {}).get("labels") or {}
+    return not color or labels.get(COLOR) == color
+
+
 class Reflector:
     """A client that maintains a copy of a collection, with a verified sequence of events.
 
     :param path: the path of the collection.
     :param collection: its name in the store.
     :param prefix: prefix of the keys: the namespace with a slash, or empty.
+    :param color: value of the label :data:`COLOR` that selects the objects; empty for all.
     """
 
     def __init__(
-        self, client: Client, history: StoreHistory, violations: Violations, path: str, collection: str, prefix: str
+        self,
+        client: Client,
+        history: StoreHistory,
+        violations: Violations,
+        path: str,
+        collection: str,
+        prefix: str,
+        color: str = "",
     ) -> None:
+        self._color = color
+        self._query = f"?labelSelector={COLOR}%3D{color}" if color else "?"
         self._client, self._history, self._violations = client, history, violations
         self._path, self._collection, self._prefix = path, collection, prefix
         self.copy: dict[str, int] = {}
@@ -61,7 +80,11 @@ class Reflector:
     def verify_complete(self) -> None:
         """Verify that the copy equals the store."""
         state = self._history.current.get(self._collection, {})
-        expected = {key: entry.revision for key, entry in state.items() if key.startswith(self._prefix)}
+        expected = {
+            key: entry.revision
+            for key, entry in state.items()
+            if key.startswith(self._prefix) and has_color(entry.object(), self._color)
+        }
         if self.copy != expected:
             differing = sorted(key for key in {*expected, *self.copy} if expected.get(key) != self.copy.get(key))
             self._violations.report(f"watch of {self._path} has not delivered the state of {', '.join(differing[:3])}")
@@ -69,19 +92,19 @@ class Reflector:
 
     async def _list(self) -> None:
         started = self._history.revision
-        response = await self._client.request("GET", self._path)
+        response = await self._client.request("GET", self._path + self._query)
         if response.code != 200:
             return
         content = response.content
         self.lists += 1
-        self.copy = verify_list(
-            self._history, self._violations, self._path, self._collection, self._prefix, content, started
-        )
+        parts = self._path, self._collection, self._prefix, content, started, self._color
+        self.copy = verify_list(self._history, self._violations, *parts)
         self._cursor = response.version
 
     async def _watch(self) -> None:
         self._rest, self._expired = b"", False
-        query = f"?watch=1&resourceVersion={self._cursor}&allowWatchBookmarks=true&timeoutSeconds={_WATCH_SECONDS}"
+        start = f"{self._query}&watch=1&resourceVersion={self._cursor}"
+        query = f"{start}&allowWatchBookmarks=true&timeoutSeconds={_WATCH_SECONDS}"
         self.watching = exchange = self._client.stream(self._path + query, self._receive)
         try:
             async with asyncio.timeout(_WATCH_SECONDS + 30):
@@ -111,7 +134,7 @@ class Reflector:
         self._violations.checked += 1
         metadata = found["metadata"]
         revision = int(metadata["resourceVersion"])
-        expected = self._next()
+        expected, expected_type = self._next()
         if kind == "BOOKMARK":
             if expected is not None and expected.revision <= revision:
                 self._violations.report(f"bookmark {revision} of {self._path} before the event {expected.revision}")
@@ -120,12 +143,12 @@ class Reflector:
         key = f"{metadata['namespace']}/{metadata['name']}" if "namespace" in metadata else metadata["name"]
         if expected is None:
             self._violations.report(f"watch of {self._path} from {self._cursor}: unexpected {kind} {key} {revision}")
-        elif (kind, key, revision) != (expected.type, expected.key, expected.revision):
+        elif (kind, key, revision) != (expected_type, expected.key, expected.revision):
             self._violations.report(
                 f"watch of {self._path} from {self._cursor}: {kind} {key} {revision} instead of "
-                f"{expected.type} {expected.key} {expected.revision}"
+                f"{expected_type} {expected.key} {expected.revision}"
             )
-        elif expected.object() != found:
+        elif expected_type in (expected.type, "ADDED") and expected.object() != found:
             self._violations.report(f"watch of {self._path}: {kind} {key} {revision} has other content")
         if kind == "DELETED":
             self.copy.pop(key, None)
@@ -133,12 +156,19 @@ class Reflector:
             self.copy[key] = revision
         self._cursor = revision
 
-    def _next(self) -> Entry | None:
-        """Return the next expected change."""
+    def _next(self) -> tuple[Entry | None, str]:
+        """Return the next expected change, and the type of its event."""
         for entry in self._history.changes(self._collection, self._cursor):
-            if entry.key.startswith(self._prefix):
-                return entry
-        return None
+            if not entry.key.startswith(self._prefix):
+                continue
+            if not self._color:
+                return entry, entry.type
+            before = entry.previous()
+            was = before is not None and has_color(before, self._color)
+            fits = entry.type != "DELETED" and has_color(entry.object(), self._color)
+            if was or fits:
+                return entry, "MODIFIED" if was and fits else "ADDED" if fits else "DELETED"
+        return None, ""
 
 
 def verify_list(
@@ -149,6 +179,7 @@ def verify_list(
     prefix: str,
     content: dict[str, Any],
     started: int,
+    color: str = "",
 ) -> dict[str, int]:
     """Verify that a list is a snapshot at its resource version; return the resource versions by key.
 
@@ -167,7 +198,11 @@ def verify_list(
             violations.report(f"list of {path} contains {key} twice")
         found[key] = int(metadata["resourceVersion"])
     state = history.state_at(collection, revision)
-    expected = {key: entry.revision for key, entry in state.items() if key.startswith(prefix)}
+    expected = {
+        key: entry.revision
+        for key, entry in state.items()
+        if key.startswith(prefix) and has_color(entry.object(), color)
+    }
     if found != expected:
         differing = sorted(key for key in {*expected, *found} if expected.get(key) != found.get(key))
         violations.report(f"list of {path} at {revision} is not a snapshot: {', '.join(differing[:3])}")

@@ -8,11 +8,12 @@ from typing import Any
 from apiserver_stub.simulation.client import MERGE, Client, Lost, Response
 from apiserver_stub.simulation.history import Entry, StoreHistory
 from apiserver_stub.simulation.invariants import CONFIG_MAPS, NAMESPACES, Invariants
-from apiserver_stub.simulation.reflector import verify_list
+from apiserver_stub.simulation.reflector import COLOR, verify_list
 from apiserver_stub.simulation.violations import Violations
 from nodeagent.base.simulation.trace import Trace
 
 _UNCERTAIN = {429, 503, 504}
+_COLORS = ("red", "blue", None)
 FINALIZER = "simulated.test/hold"
 LABEL = "simulated.test/plain"
 
@@ -110,7 +111,7 @@ class Requests:
 
     async def patch_map(self, namespace: str, name: str, value: int, *, versioned: bool) -> None:
         """Change a config map with a merge patch."""
-        body = {"data": {"patched": str(value)}}
+        body = {"metadata": {"labels": {COLOR: _COLORS[value % 3]}}, "data": {"patched": str(value)}}
         started, key = self._history.revision, f"{namespace}/{name}"
         response = await self.send("PATCH", _path(namespace, name), body, MERGE)
         if response.code == 200:
@@ -119,6 +120,29 @@ class Requests:
                 self._violations.report(f"patch of {key} returned other data")
         else:
             self._missing("patch", key, response, started)
+
+    async def apply_map(self, namespace: str, name: str, value: int, manager: int, *, force: bool) -> None:
+        """Change or create a config map by server-side apply."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name, "labels": {LABEL: "true"}},
+            "data": {f"manager-{manager % 2}": str(value)},
+        }
+        key, query = f"{namespace}/{name}", f"?fieldManager=manager-{manager}" + ("&force=true" if force else "")
+        terminating = self._terminating(namespace)
+        response = await self.send("PATCH", _path(namespace, name) + query, body, "application/apply-patch+yaml")
+        if response.code in (200, 201):
+            entry = self._written(response, key)
+            if response.content.get("data", {}).get(f"manager-{manager % 2}") != str(value):
+                self._violations.report(f"apply of {key} returned other data")
+            if response.code == 201 and (terminating or (entry is not None and entry.type != "ADDED")):
+                self._violations.report(f"apply of {key} created {response.version} unexpectedly")
+        elif response.code == 409 and force and "exceeded" not in str(response.content):
+            if response.content.get("details", {}).get("causes"):
+                self._violations.report(f"apply of {key} with force is a conflict: {response.content}")
+        elif response.code not in {403, 404, 409, *_UNCERTAIN, 500}:
+            self._violations.report(f"apply of {key} failed with {response.code}: {response.content}")
 
     async def remove_finalizer(self, namespace: str, name: str) -> None:
         """Remove the finalizers of a config map."""
@@ -204,10 +228,17 @@ class Requests:
         whole = {"metadata": {"resourceVersion": str(revisions[0])}, "items": items}
         verify_list(self._history, self._violations, path, CONFIG_MAPS, prefix, whole, started)
 
+    def keys(self, collection: str) -> list[str]:
+        """Return the keys of a collection."""
+        return list(self._history.current.get(collection, {}))
+
     # --- verification -----------------------------------------------------------------------------------------
 
     def _written(self, response: Response, key: str) -> Entry | None:
         """Return the durable change of a successful write; report a violation if there is none."""
+        metadata = response.content["metadata"]
+        if "deletionTimestamp" in metadata and not metadata.get("finalizers"):
+            return None  # It removed the last finalizer: the response is the request with the version before.
         entry = self._history.at(CONFIG_MAPS, response.version)
         if entry is None and not self._history.complete_after(response.version):
             return None
@@ -215,7 +246,10 @@ class Requests:
             self._violations.report(f"write to {key} returned the version {response.version}, which is not durable")
             return None
         if entry.object() != response.content:
-            self._violations.report(f"write to {key} returned other content than was written at {response.version}")
+            self._violations.report(
+                f"write to {key} returned other content than was written at {response.version}: "
+                f"{response.content} instead of {entry.object()}"
+            )
         return entry
 
     def _states(self, key: str, started: int) -> list[Entry | None]:

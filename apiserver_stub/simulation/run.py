@@ -48,6 +48,7 @@ class _Run:
             ("/api/v1/namespaces/default/configmaps", CONFIG_MAPS, "default/"),
             ("/api/v1/namespaces/ns-0/configmaps", CONFIG_MAPS, "ns-0/"),
             ("/api/v1/pods", PODS, ""),
+            ("/api/v1/configmaps", CONFIG_MAPS, "", "red"),
         ]
         self.reflectors = [Reflector(self.user, history, self.violations, *each) for each in watched]
         self.actions = Actions(self.server, self.requests, self.user, self.reflectors)

@@ -92,6 +92,20 @@ def _workload(chance: random.Random) -> dict[str, Any]:
     }
 
 
+def _apply(chance: random.Random) -> dict[str, Any]:
+    values = {"value": chance.randrange(1000), "manager": chance.randrange(4), "force": chance.random() < 0.5}
+    return {**_object(chance), **values}
+
+
+def _set(chance: random.Random) -> dict[str, Any]:
+    kind = chance.choice(("statefulsets", "daemonsets"))
+    return {"namespace": "default", "kind": kind, "count": chance.choice((0, 1, 3)), "version": chance.randrange(2)}
+
+
+def _widget(chance: random.Random) -> dict[str, Any]:
+    return {"namespace": chance.choice(NAMESPACES), "number": chance.randrange(4)}
+
+
 def _service(chance: random.Random) -> dict[str, Any]:
     return {
         "namespace": chance.choice(NAMESPACES),
@@ -142,6 +156,7 @@ _KINDS: dict[str, tuple[float, Callable[[random.Random], dict[str, Any]]]] = {
     "create_dependent": (3, _dependent),
     "update_map": (8, _update),
     "patch_map": (4, _update),
+    "apply_map": (3, _apply),
     "delete_map": (6, _delete),
     "read_map": (4, _object),
     "remove_finalizer": (2, _object),
@@ -151,7 +166,16 @@ _KINDS: dict[str, tuple[float, Callable[[random.Random], dict[str, Any]]]] = {
     "delete_namespace": (0.7, _namespace),
     "apply_deployment": (1.5, _workload),
     "delete_deployment": (0.6, _workload),
+    "roll_deployment": (0.6, _workload),
     "create_job": (0.8, _workload),
+    "apply_set": (0.7, _set),
+    "delete_set": (0.2, _set),
+    "evict_pod": (0.6, _watch),
+    "create_budget": (0.3, _workload),
+    "create_custom_kind": (0.4, _none),
+    "delete_custom_kind": (0.2, _none),
+    "create_widget": (1, _widget),
+    "delete_widget": (0.3, _widget),
     "create_service": (1.5, _service),
     "delete_service": (1, _service),
     "flood": (0.3, _flood),

@@ -12,10 +12,12 @@ import gc
 import heapq
 import itertools
 import random
+import sys
 import warnings
 from collections.abc import Callable, Iterable
 from contextvars import Context, ContextVar
 from typing import Any
+from unittest.mock import patch
 
 MAX_STEPS_AT_ONE_TIME = 200_000
 """Callbacks without an advance of time after which the loop is considered to be busy forever."""
@@ -255,7 +257,7 @@ class _Server:
 
 
 def _close(tasks: Iterable[SimulatedTask]) -> None:
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), patch.object(sys, "unraisablehook", lambda _: None):
         warnings.simplefilter("ignore", RuntimeWarning)  # Coroutines that the clean-up code creates never start.
         for task in tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]

@@ -78,3 +78,17 @@ def test_repeated_revision_is_a_violation(harness: Harness) -> None:
     harness.history.published(harness.batch(2))
 
     assert harness.violations
+
+
+@pytest.mark.parametrize(("later", "violations"), [((), 0), ((5,), 1)])
+def test_failed_batch_may_appear_unless_a_later_one_was_written(
+    harness: Harness, later: tuple[int, ...], violations: int
+) -> None:
+    harness.history.published(harness.batch(2))
+    harness.history.committing(harness.batch(3, 4))
+    harness.history.failed()
+    if later:
+        harness.history.published(harness.batch(*later))
+    harness.restart(2, 3, 4, *later)
+
+    assert len(harness.violations) == violations
