@@ -19,6 +19,7 @@ _REQUESTS = frozenset(
         "create_map",
         "create_dependent",
         "update_map",
+        "contend",
         "patch_map",
         "apply_map",
         "delete_map",

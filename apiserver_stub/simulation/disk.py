@@ -52,6 +52,10 @@ class DatabaseDisk:
         with self._limited():
             return function(*arguments)
 
+    def log_bytes(self) -> int:
+        """Return the size of the write-ahead log."""
+        return self._wal.stat().st_size if self._wal.exists() else 0
+
     def files(self) -> Files:
         """Return what remains of the files if the process ends now."""
         remaining, self._remaining = self._remaining, None
@@ -107,7 +111,7 @@ class DatabaseDisk:
     @contextmanager
     def _limited(self) -> Iterator[None]:
         """Limit the size of files to about the current one; the system fails writes beyond it."""
-        size = self._wal.stat().st_size if self._wal.exists() else 0
+        size = self.log_bytes()
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (size + self._chance.randrange(9000), hard))
         try:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import random
 import ssl
 from contextvars import Context
 from pathlib import Path
 from typing import Any
 
+import apiserver_stub.storage.database as database_module
 import apiserver_stub.storage.sqlite as sqlite_module
 import apiserver_stub.transport.listener as listener_module
+from apiserver_stub.kinds import address_allocation, range_allocation
 from apiserver_stub.options import parse
 from apiserver_stub.server.startup import RunningServer, start
 from apiserver_stub.simulation.disk import DatabaseDisk
@@ -38,7 +41,7 @@ class Server:
 
     def __init__(self, seed: object, loop: ServerLoop, directory: Path, history: StoreHistory, trace: Trace) -> None:
         self.loop, self.clock, self.trace = loop, SimulatedClock(loop), trace
-        self.history = history
+        self._seed, self.history = seed, history
         self.network = Network(seed, loop)
         self.directory = directory / "data"
         self.files = SimulatedDisk(seed, self.directory, DATABASE)
@@ -88,14 +91,25 @@ class Server:
             publish(store, batch)
             history.published(batch)
 
+        def observed_checkpoint(path: Path, worth: int) -> None:
+            if disk.log_bytes() >= worth:
+                trace.add("disk", "checkpoint")
+            disk.call(checkpoint, path, worth)
+
         return [
             (SqliteStore, "_load", observed_load),
             (SqliteStore, "_commit", observed_commit),
             (SqliteStore, "_publish", observed_publish),
             (SqliteStore, "_touch", lambda store: disk.call(touch, store)),
             (SqliteStore, "_close_database", lambda store: disk.call(close, store)),
-            (sqlite_module, "checkpoint", lambda path, worth: disk.call(checkpoint, path, worth)),
+            (sqlite_module, "checkpoint", observed_checkpoint),
+            # Checkpoints are frequent, although the simulated clients write little.
+            (sqlite_module, "CHECKPOINT_BYTES", 64 << 10),
+            (sqlite_module, "BUSY_BYTES", 256 << 10),
+            (database_module, "WAL_LIMIT_BYTES", 512 << 10),
             (listener_module, "_bind", self.network.listen),
+            (address_allocation, "_random", random.Random(f"{self._seed}/addresses")),
+            (range_allocation, "_random", random.Random(f"{self._seed}/ranges")),
             # Slow, and no connection uses TLS.
             (ssl.SSLContext, "set_default_verify_paths", lambda context: None),
         ]

@@ -109,6 +109,20 @@ class Requests:
         else:
             self._missing("update", key, response, started)
 
+    async def contend(self, namespace: str, name: str, count: int) -> None:
+        """Replace a config map several times at the same time, each with the version that was read before."""
+        read = await self.read_map(namespace, name)
+        if read is None:
+            return
+        bodies = [{**read, "data": {"value": f"contender {number}"}} for number in range(count)]
+        responses = await asyncio.gather(
+            *(self.send("PUT", _path(namespace, name), body) for body in bodies), return_exceptions=True
+        )
+        succeeded = {each.version for each in responses if isinstance(each, Response) and each.code == 200}
+        succeeded.discard(int(read["metadata"]["resourceVersion"]))  # The object already had this content.
+        if len(succeeded) > 1:
+            self._violations.report(f"updates of {namespace}/{name} with one version succeeded as {sorted(succeeded)}")
+
     async def patch_map(self, namespace: str, name: str, value: int, *, versioned: bool) -> None:
         """Change a config map with a merge patch."""
         body = {"metadata": {"labels": {COLOR: _COLORS[value % 3]}}, "data": {"patched": str(value)}}

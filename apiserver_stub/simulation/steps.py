@@ -64,6 +64,10 @@ def _update(chance: random.Random) -> dict[str, Any]:
     return {**_object(chance), "value": chance.randrange(1000), "versioned": chance.random() < 0.7}
 
 
+def _contend(chance: random.Random) -> dict[str, Any]:
+    return {**_object(chance), "count": chance.choice((2, 5))}
+
+
 def _delete(chance: random.Random) -> dict[str, Any]:
     return {
         **_object(chance),
@@ -155,6 +159,7 @@ _KINDS: dict[str, tuple[float, Callable[[random.Random], dict[str, Any]]]] = {
     "create_map": (10, _create),
     "create_dependent": (3, _dependent),
     "update_map": (8, _update),
+    "contend": (2, _contend),
     "patch_map": (4, _update),
     "apply_map": (3, _apply),
     "delete_map": (6, _delete),
