@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from apiserver_stub.webhook_credentials import WebhookCredentials
-from nodeagent.base import kubeconfig
+from nodeagent.base import kubeconfig, tracing
 from nodeagent.base.aio import Backoff, Clock, SystemClock
 from nodeagent.base.exec_plugin import ExecPluginError
 from nodeagent.base.file_signature import file_signatures
@@ -89,26 +89,30 @@ async def exchange(
     :raises aiohttp.ClientError: the connection failed.
     """
     headers = _HEADERS | {"Authorization": authorization} if authorization else _HEADERS
-    async with (
-        asyncio.timeout(seconds),
-        session.post(
-            url,
-            params={"timeout": f"{seconds:g}s"},
-            data=data,
-            headers=headers,
-            allow_redirects=False,
-            ssl=context or True,
-            server_hostname=server_name or None,
-            proxy=proxy or None,
-        ) as response,
-    ):
-        pieces, size = [], 0
-        async for piece in response.content.iter_any():
-            size += len(piece)
-            if size > max_bytes:
-                raise WebhookError(f"response exceeds {max_bytes} bytes")
-            pieces.append(piece)
-        return WebhookResponse(response.status, b"".join(pieces), response.headers.get("Retry-After", ""))
+    with tracing.child("HTTP POST", lambda: {"http.method": "POST", "http.url": url}, kind="client"):
+        if sent := tracing.outgoing():
+            headers = {**headers, **sent}
+        async with (
+            asyncio.timeout(seconds),
+            session.post(
+                url,
+                params={"timeout": f"{seconds:g}s"},
+                data=data,
+                headers=headers,
+                allow_redirects=False,
+                ssl=context or True,
+                server_hostname=server_name or None,
+                proxy=proxy or None,
+            ) as response,
+        ):
+            pieces, size = [], 0
+            async for piece in response.content.iter_any():
+                size += len(piece)
+                if size > max_bytes:
+                    raise WebhookError(f"response exceeds {max_bytes} bytes")
+                pieces.append(piece)
+            tracing.annotate(lambda: {"http.status_code": response.status})
+            return WebhookResponse(response.status, b"".join(pieces), response.headers.get("Retry-After", ""))
 
 
 class Poster(Protocol):

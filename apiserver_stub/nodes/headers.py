@@ -5,6 +5,7 @@ from __future__ import annotations
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from apiserver_stub.transport.http import HttpRequest
+from nodeagent.base import tracing
 from nodeagent.base.tunnel import without_token
 
 _CREDENTIALS = ("authorization", "cookie", "proxy-authorization", "impersonate-", "x-remote-")
@@ -22,15 +23,22 @@ _HOP_BY_HOP = frozenset(
         "expect",
     ]
 )
+_TRACE_CONTEXT = ("traceparent", "tracestate", "baggage")
 
 
 def forwarded(http: HttpRequest, *, upgrade: bool = False) -> CIMultiDict[str]:
-    """Return the headers of *http* for the next server; hop-by-hop headers only with *upgrade*."""
+    """Return the headers of *http* for the next server; hop-by-hop headers only with *upgrade*.
+
+    While requests are traced, the current span replaces the trace context of the client.
+    """
     found: CIMultiDict[str] = CIMultiDict()
     before = []
+    context = tracing.outgoing()
     for name, value in http.headers.items():
         lower = name.lower()
         if lower.startswith(_CREDENTIALS) or (not upgrade and lower in _HOP_BY_HOP):
+            continue
+        if context and lower in _TRACE_CONTEXT:
             continue
         if lower == "x-forwarded-for":
             before.append(value)
@@ -43,6 +51,7 @@ def forwarded(http: HttpRequest, *, upgrade: bool = False) -> CIMultiDict[str]:
         before.append(http.remote)
     if before:
         found.add("X-Forwarded-For", ", ".join(before))
+    found.update(context)
     return found
 
 

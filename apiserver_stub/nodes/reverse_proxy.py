@@ -16,6 +16,7 @@ from apiserver_stub.transport import response_writer
 from apiserver_stub.transport.http import ResponseStream
 from apiserver_stub.transport.rendered import Rendered
 from apiserver_stub.transport.websocket import is_websocket
+from nodeagent.base import tracing
 from nodeagent.base.tunnel import is_upgrade
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ async def relay_text(stream: Stream, endpoint: Endpoint, target: str) -> Rendere
 
     async with stream.agents.session(endpoint) as session:
         try:
-            async with session.get(_url(endpoint, target), allow_redirects=False) as upstream:
+            url, context = _url(endpoint, target), tracing.outgoing()
+            async with session.get(url, headers=context, allow_redirects=False) as upstream:
                 if not 200 <= upstream.status <= 206:
                     raise await _backend_error(upstream)
                 if is_websocket(stream.http):

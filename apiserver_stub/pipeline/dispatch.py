@@ -20,6 +20,7 @@ from apiserver_stub.verbs.lists import list_objects
 from apiserver_stub.verbs.patch import patch
 from apiserver_stub.verbs.responses import Reply, render
 from apiserver_stub.verbs.update import update
+from nodeagent.base import tracing
 
 if TYPE_CHECKING:
     from apiserver_stub.subresources import Action, Handlers
@@ -35,6 +36,16 @@ _VERBS: dict[str, Verb] = {
     "list": list_objects,
     "patch": patch,
     "update": update,
+}
+
+_SPANS = {
+    "create": "Create",
+    "delete": "Delete",
+    "deletecollection": "Delete",
+    "get": "Get",
+    "list": "List",
+    "patch": "Patch",
+    "update": "Update",
 }
 
 
@@ -85,6 +96,13 @@ class Dispatcher:
         action = self._action_of(request, resource)
         if resource.deprecation is not None:
             note_deprecation(request, resource, resource.deprecation)
+        with tracing.child(_SPANS.get(info.verb, info.verb), lambda: _attributes(request)):
+            reply = await self._reply(action, request, resource)
+            with tracing.child("SerializeObject", lambda: _encoding(request)):
+                return render(reply, request, resource)
+
+    async def _reply(self, action: Action | None, request: Request, resource: Resource) -> Reply:
+        info = request.info
         if action is not None:
             reply = await action(request, resource)
         elif resource.strategy.reserves:
@@ -93,7 +111,7 @@ class Dispatcher:
             reply = await _VERBS[info.verb](self._context, request, resource)
         if info.verb == "create" and resource.plural == "namespaces" and reply.record is not None:
             await self._fill_namespace(reply.record.key)
-        return render(reply, request, resource)
+        return reply
 
     def streams(self, resource: Resource, info: RequestInfo, method: str) -> bool:
         """Return whether the response is a stream.
@@ -144,6 +162,22 @@ class Dispatcher:
                     raise method_not_allowed()
                 return reply
         raise PlainNotFound
+
+
+def _attributes(request: Request) -> tracing.Attributes:
+    """Return the attributes of the span of a verb."""
+    info = request.info
+    return {
+        "verb": info.verb,
+        "url": info.path,
+        "user-agent": request.headers.get("User-Agent", ""),
+        "resource": f"{info.resource}/{info.subresource}" if info.subresource else info.resource,
+        "scope": "resource" if info.name else "namespace" if info.namespace else "cluster",
+    }
+
+
+def _encoding(request: Request) -> tracing.Attributes:
+    return {"method": request.method, "url": request.info.path, "mediaType": request.format.encoding}
 
 
 def note_deprecation(request: Request, resource: Resource, deprecation: Deprecation) -> None:

@@ -28,7 +28,7 @@ from apiserver_stub.pipeline.httplog import log_request
 from apiserver_stub.pipeline.request_metrics import method_of
 from apiserver_stub.transport import response_writer
 from apiserver_stub.verbs.responses import render_error
-from nodeagent.base import apiproto
+from nodeagent.base import apiproto, tracing
 from nodeagent.base.identity import Identity
 
 if TYPE_CHECKING:
@@ -104,6 +104,13 @@ class RequestHandler:
 
         :raises ConnectionError: the response cannot be completed.
         """
+        if self._tracing is None:
+            await self._handle(http)
+            return
+        with self._tracing.request(http):
+            await self._handle(http)
+
+    async def _handle(self, http: HttpRequest) -> None:
         format_, warnings = PLAIN, _NO_WARNINGS
         if self._cors is not None and (preflight := self._cors.begin(http)) is not None:
             await response_writer.send(http, preflight, warnings, compress=False)
@@ -127,17 +134,21 @@ class RequestHandler:
             _require_text(http)
             info = parse_path(http.method, path, query)
             annotations: dict[str, str] | None = {} if self._audit is not None else None
-            user = await self._authenticator.authenticate(http.headers, presented_by(http.tls), annotations)
+            with tracing.child("authentication"):
+                user = await self._authenticator.authenticate(http.headers, presented_by(http.tls), annotations)
             authenticated = True
             if self._closes_unauthenticated and user.name == ANONYMOUS.name:
                 _close_http2(http)
             self._metrics.authenticated += 1
             authorized = pinned(info, query)
-            if self._audit is not None and (audit_context := self._audit.begin(http, authorized, user)) is not None:
-                audit_context.event.annotations.update(annotations or {})
-                await audit_context.received()
+            if self._audit is not None:
+                with tracing.child("audit"):
+                    if (audit_context := self._audit.begin(http, authorized, user)) is not None:
+                        audit_context.event.annotations.update(annotations or {})
+                        await audit_context.received()
             if is_requested(http.headers):
-                user = await self._authorization.impersonate(user, http, audit_context)
+                with tracing.child("impersonation"):
+                    user = await self._authorization.impersonate(user, http, audit_context)
             remote = self._remotes.find(info) if self._remotes.table else None
             if info.is_resource and remote is None:
                 resource = self._registry.find(info.group, info.version, info.resource)
@@ -147,7 +158,8 @@ class RequestHandler:
             except ApiError as error:
                 unacceptable = error  # Reported to authorized users.
                 format_ = media.of_error(http.headers.get("Accept", ""), self._identity)
-            await self._authorization.authorize(user, authorized, audit_context)
+            with tracing.child("authorization"):
+                await self._authorization.authorize(user, authorized, audit_context)
             if unacceptable is not None:
                 raise unacceptable
             if remote is not None:
@@ -201,7 +213,7 @@ class RequestHandler:
         seconds, size = time.perf_counter() - started, sum(map(len, rendered.pieces))
         self._metrics.count(info, method_of(http), resource, rendered.code, seconds, size, dry_run)
         if self._tracing is not None:
-            self._tracing.note(http, rendered.code, seconds, info.verb, response_writer.audit_id(http))
+            self._tracing.responded(http, rendered.code, info.verb)
         log_request(http, info, rendered.code, seconds)
         await response_writer.send(http, rendered, warnings, compress=http.method == "GET" and self._compresses)
 

@@ -15,6 +15,7 @@ from apiserver_stub.pipeline.deadlines import Deadlines
 from apiserver_stub.pipeline.error_responses import timed_out, too_many
 from apiserver_stub.pipeline.request_metrics import method_of
 from apiserver_stub.transport.http import BodyTooLong, HttpRequest, MalformedBody
+from nodeagent.base import tracing
 from nodeagent.base.duration import parse_duration
 from nodeagent.base.structs import Struct
 
@@ -127,7 +128,8 @@ class Limits:
             http.response_headers = {**given, **schema.headers} if given else schema.headers
             try:
                 width = self._width(self.flow_control, schema, request, resource)
-                admission = await self.flow_control.enter(schema, request.user, info, width)
+                with tracing.child("priorityandfairness"):
+                    admission = await self.flow_control.enter(schema, request.user, info, width)
             except Rejected as error:
                 self._metrics.terminated(info, method_of(request), resource, 429)
                 return too_many(error.retry_seconds)

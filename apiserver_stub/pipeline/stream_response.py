@@ -93,7 +93,7 @@ class StreamResponder:
         code = stream.code if complete is None else complete.code
         self._metrics.count(info, http.method, resource, 0 if code == 101 else code, seconds, 0, "")
         if self._tracing is not None:
-            self._tracing.note(http, code, seconds, stream.info.verb, response_writer.audit_id(http))
+            self._tracing.responded(http, code, stream.info.verb)
         if audit_context is not None:
             if not stream.started:
                 await audit_context.started(code)

@@ -107,7 +107,7 @@ class WatchResponder:
         seconds = time.perf_counter() - started
         self._metrics.count(request.info, "GET", resource, 200, seconds, 0, "")
         if self._tracing is not None:
-            self._tracing.note(http, 200, seconds, "watch", response_writer.audit_id(http))
+            self._tracing.responded(http, 200, "watch")
         if audit_context is not None:
             await audit_context.ended()
 

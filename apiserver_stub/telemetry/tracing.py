@@ -1,23 +1,24 @@
-"""Spans of requests, sent to a collector over OTLP (spec: opt.tracing-config-file).
+"""Tracing of requests, with export to a collector over OTLP (spec: opt.tracing-config-file).
 
 ``opentelemetry`` is imported when a configuration file is given.
 """
 
 from __future__ import annotations
 
-import random
-import time
-from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import msgspec
 
-from apiserver_stub.transport.http import HttpRequest
-from nodeagent.base import yamlsafe
+from apiserver_stub.transport.response_writer import audit_id
+from nodeagent.base import tracing, yamlsafe
 from nodeagent.base.identity import Identity
-from nodeagent.base.tracing import MILLION, close_provider, open_provider
+from nodeagent.base.tracing import MILLION
+
+if TYPE_CHECKING:
+    from apiserver_stub.transport.http import HttpRequest
 
 _SPAN = "KubernetesAPI"
 _SERVICE = "apiserver"
@@ -35,11 +36,6 @@ class TracingConfig(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     kind: str = ""
     endpoint: str | None = None
     sampling_rate_per_million: int | None = None
-
-    @property
-    def rate(self) -> float:
-        """Fraction of requests that are sampled."""
-        return (self.sampling_rate_per_million or 0) / MILLION
 
 
 def load_config(path: Path, identity: Identity) -> TracingConfig:
@@ -85,55 +81,39 @@ def _problems(config: TracingConfig) -> list[str]:
 
 
 class Tracing:
-    """Exports spans of requests in the background; spans are lost while the collector is unavailable."""
+    """Spans of requests and their steps, exported in the background; lost while the collector is unavailable.
+
+    The span of a request is always the first of its trace: the one of the client is linked, not continued, because
+    clients must not control the sampling of this server.
+    """
 
     def __init__(self, config: TracingConfig) -> None:
-        from opentelemetry.sdk.trace.sampling import ALWAYS_ON
-        from opentelemetry.trace import Link, SpanKind, Status, StatusCode
-        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+        """Enable tracing for the process, until :meth:`close`."""
+        self._tracing = tracing.Tracing(_SERVICE, config.endpoint, config.sampling_rate_per_million or 0)
+        tracing.configure(self._tracing)
 
-        self._link, self._server, self._status, self._failed = Link, SpanKind.SERVER, Status, StatusCode.ERROR
-        self._propagator = TraceContextTextMapPropagator()
-        self._rate = config.rate
-        self._provider = open_provider(_SERVICE, config.endpoint, ALWAYS_ON)
-        self._tracer = self._provider.get_tracer("apiserver_stub")
+    def request(self, http: HttpRequest) -> AbstractContextManager[None]:
+        """Return a context manager for the span of a request."""
+        return self._tracing.root(_SPAN, http.headers)
 
-    def note(self, http: HttpRequest, code: int, seconds: float, verb: str, audit_id: str) -> None:
-        """Record the span of a request that took *seconds* and ends now, if it is sampled.
-
-        The span of the client is linked, not continued: clients must not control the sampling of this server.
-        """
-        if not self._rate or random.random() >= self._rate:  # noqa: S311 - a sample
-            return
-        end = time.time_ns()
-        attributes: dict[str, Any] = {
-            "http.method": http.method,
-            "http.target": http.target,
-            "http.status_code": code,
-            "http.user_agent": http.headers.get("User-Agent", ""),
-            "audit-id": audit_id,
-            "verb": verb,
-        }
-        span = self._tracer.start_span(
-            _SPAN,
-            kind=self._server,
-            attributes=attributes,
-            links=self._links(http.headers),
-            start_time=end - int(seconds * 1e9),
-        )
-        if code >= 500:
-            span.set_status(self._status(self._failed))
-        span.end(end)
-
-    def _links(self, headers: Mapping[str, str]) -> list[Any]:
-        if "traceparent" not in headers:
-            return []
-        from opentelemetry.trace import get_current_span
-
-        carrier = {name.lower(): value for name, value in headers.items()}
-        context = get_current_span(self._propagator.extract(carrier)).get_span_context()
-        return [self._link(context)] if context.is_valid else []
+    def responded(self, http: HttpRequest, code: int, verb: str) -> None:
+        """Add the attributes of a request and its response to its span, which is the current one."""
+        self._tracing.annotate(lambda: _attributes(http, code, verb), failed=code >= 500)
 
     async def close(self) -> None:
-        """Send what is left, within a limit."""
-        await close_provider(self._provider)
+        """Export the remaining spans, within a time limit."""
+        tracing.configure(None)
+        await tracing.close_provider(self._tracing.provider)
+
+
+def _attributes(http: HttpRequest, code: int, verb: str) -> tracing.Attributes:
+    return {
+        "http.method": http.method,
+        "http.target": http.target,
+        "http.status_code": code,
+        "http.user_agent": http.headers.get("User-Agent", ""),
+        "http.flavor": f"{http.version[0]}.{http.version[1]}" if http.version < (2, 0) else "2",
+        "net.sock.peer.addr": http.remote or "",
+        "audit-id": audit_id(http),
+        "verb": verb,
+    }

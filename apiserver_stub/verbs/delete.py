@@ -19,6 +19,7 @@ from apiserver_stub.verbs.allocation import release
 from apiserver_stub.verbs.preparation import DryRun
 from apiserver_stub.verbs.responses import Reply
 from apiserver_stub.verbs.write_options import invalid_options
+from nodeagent.base import tracing
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
@@ -57,8 +58,7 @@ async def delete(context: VerbContext, request: Request, resource: Resource) -> 
 async def delete_collection(context: VerbContext, request: Request, resource: Resource) -> Reply:
     """Delete the selected objects and return the list of them as it was before."""
     options = read_options(request)
-    await lists.catch_up(context, request, resource)
-    page = await lists.select(context, request, resource)
+    page = await lists.read(context, request, resource)
     seconds = request.query.integer("timeoutSeconds")
     if not options["dryRun"]:
         async with asyncio.timeout(seconds or None):
@@ -138,7 +138,9 @@ async def remove(
         data = objects.encode_for_store(obj)
         return Remove(data) if deletes else Put(data, context.ttl_of(resource))
 
+    tracing.event("About to delete object from database")
     record = await context.store.update(resource.storage, key, decide)
+    tracing.event("Object deleted from database")
     if deletes and strategy.reserves:
         await release(context.store, resource, outcome_object)
     outcome_object["metadata"]["resourceVersion"] = str(record.revision)

@@ -11,13 +11,13 @@ import msgspec
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
-from apiserver_stub.apimachinery.status import ApiError, bad_request, expired, internal
+from apiserver_stub.apimachinery.status import ApiError, bad_request, expired, internal, qualified
 from apiserver_stub.storage import Compacted, Record
 from apiserver_stub.verbs import versions
 from apiserver_stub.verbs.responses import Page, Reply
 from apiserver_stub.verbs.revisions import requested_version, too_large_version
 from apiserver_stub.verbs.write_options import invalid_options
-from nodeagent.base import gobase64
+from nodeagent.base import gobase64, tracing
 from nodeagent.base.selectors import (
     FieldSelector,
     LabelSelector,
@@ -89,8 +89,18 @@ class Selection(Struct, frozen=True):
 
 async def list_objects(context: VerbContext, request: Request, resource: Resource) -> Reply:
     """Return one page of the collection."""
-    await catch_up(context, request, resource)
-    return Reply(200, page=await select(context, request, resource))
+    return Reply(200, page=await read(context, request, resource))
+
+
+async def read(context: VerbContext, request: Request, resource: Resource) -> Page:
+    """Return the requested page of the collection, once the store has reached the requested revision.
+
+    :raises ApiError: 400, 410, 422, 500 or 504.
+    """
+    name = "cacher list" if _is_cached(context, request, resource) else "List(recursive=true) etcd3"
+    with tracing.child(name, lambda: {"type": qualified(resource.plural, resource.group)}):
+        await catch_up(context, request, resource)
+        return await select(context, request, resource)
 
 
 def selection(request: Request, resource: Resource) -> Selection:
@@ -144,9 +154,7 @@ async def select(context: VerbContext, request: Request, resource: Resource) -> 
     token = query.get("continue")
     version = query.get("resourceVersion")
     match = query.get("resourceVersionMatch")
-    cached = context.settings.is_cached(resource.plural, resource.group) and _served_by_cache(
-        version, match, limit, token
-    )
+    cached = _is_cached(context, request, resource)
     if version == "0" and cached:
         limit = 0  # As upstream's watch cache, which ignores limits here.
     if token:
@@ -183,9 +191,17 @@ async def select(context: VerbContext, request: Request, resource: Resource) -> 
     return replace(page, records=list(await versions.records(resource, page.records)))
 
 
-def _served_by_cache(version: str, match: str, limit: int, token: str) -> bool:
-    """Return whether upstream serves a list with these options from its watch cache, not from its store."""
-    return bool(version) and not token and (not limit or version == "0") and match in ("", "NotOlderThan")
+def _is_cached(context: VerbContext, request: Request, resource: Resource) -> bool:
+    """Return whether upstream serves a list from the watch cache of *resource*, not from its store."""
+    query = request.query
+    version = query.get("resourceVersion")
+    return (
+        bool(version)
+        and not query.get("continue")
+        and (version == "0" or (query.integer("limit") or 0) <= 0)
+        and query.get("resourceVersionMatch") in ("", "NotOlderThan")
+        and context.settings.is_cached(resource.plural, resource.group)
+    )
 
 
 async def catch_up(context: VerbContext, request: Request, resource: Resource) -> None:

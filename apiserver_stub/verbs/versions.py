@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import qualified
 from apiserver_stub.storage import Change, Keep, Outcome, Put, Record, Store
 from apiserver_stub.storage.record import with_revision, without_revision
 from apiserver_stub.verbs.deferred_write import Plan
 from apiserver_stub.verbs.deferred_write import write as write_as_stored
+from nodeagent.base import tracing
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.registry import Resource
@@ -97,6 +99,23 @@ async def write(store: Store, resource: Resource, key: str, plan: Plan) -> Recor
     :raises ApiError: 500, the conversion failed.
     :raises StoreUnavailable: the write could not be made durable.
     """
+    with tracing.child("GuaranteedUpdate etcd3", lambda: _stored_at(resource, key)):
+        return await _write(store, resource, key, plan)
+
+
+async def create(store: Store, resource: Resource, key: str, decide: Callable[[Record | None], Outcome]) -> Record:
+    """Apply the outcome of *decide*, as :func:`write` does."""
+    with tracing.child("Create etcd3", lambda: _stored_at(resource, key)):
+        if resource.converter is None:
+            return await store.update(resource.storage, key, decide)
+
+        async def plan(current: Record | None) -> Outcome:
+            return decide(current)
+
+        return await _write(store, resource, key, plan)
+
+
+async def _write(store: Store, resource: Resource, key: str, plan: Plan) -> Record:
     if resource.converter is None:
         return await write_as_stored(store, resource.storage, key, plan)
 
@@ -112,15 +131,13 @@ async def write(store: Store, resource: Resource, key: str, plan: Plan) -> Recor
     return await record(resource, await write_as_stored(store, resource.storage, key, convert))
 
 
-async def create(store: Store, resource: Resource, key: str, decide: Callable[[Record | None], Outcome]) -> Record:
-    """Apply the outcome of *decide*, as :func:`write` does."""
-    if resource.converter is None:
-        return await store.update(resource.storage, key, decide)
-
-    async def plan(current: Record | None) -> Outcome:
-        return decide(current)
-
-    return await write(store, resource, key, plan)
+def _stored_at(resource: Resource, key: str) -> tracing.Attributes:
+    """Return the attributes of the span of a write."""
+    return {
+        "key": f"/{resource.plural}/{key}",
+        "type": resource.kind,
+        "resource": qualified(resource.plural, resource.group),
+    }
 
 
 async def _stored(resource: Resource, data: bytes) -> bytes:

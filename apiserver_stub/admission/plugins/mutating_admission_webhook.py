@@ -26,6 +26,7 @@ class MutatingAdmissionWebhook(WebhookPlugin):
     enabled_by_default = True
     plural = "mutatingwebhookconfigurations"
     annotation_group = "mutation.webhook.admission"
+    span = "Call mutating webhook"
 
     @classmethod
     async def create(cls, context: AdmissionContext) -> Self:

@@ -19,6 +19,7 @@ class ValidatingAdmissionWebhook(WebhookPlugin):
     enabled_by_default = True
     plural = "validatingwebhookconfigurations"
     annotation_group = "failed-open.validation.webhook.admission"
+    span = "Call validating webhook"
 
     @classmethod
     async def create(cls, context: AdmissionContext) -> Self:

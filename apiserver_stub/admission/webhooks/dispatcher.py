@@ -25,12 +25,13 @@ from apiserver_stub.admission.webhooks.review import (
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.label_selectors import read_selector
 from apiserver_stub.apimachinery.objects import Object
-from apiserver_stub.apimachinery.status import ApiError, bad_request, internal
+from apiserver_stub.apimachinery.status import ApiError, bad_request, internal, qualified
 from apiserver_stub.cel import CelError, Expression
 from apiserver_stub.cel.admission import AdmissionExpression
 from apiserver_stub.cel.authorization import Authorizer, Decide
 from apiserver_stub.kinds.registry import Registry, Resource
 from apiserver_stub.verbs.admission import AdmissionRequest, Operation
+from nodeagent.base import tracing
 from nodeagent.base.identity import Identity
 from nodeagent.base.selectors import LabelSelector
 
@@ -63,6 +64,8 @@ class WebhookPlugin(AdmissionPlugin):
     """The plural of the webhook configurations."""
     annotation_group = ""
     """The group in the keys of audit annotations, without the API domain."""
+    span = ""
+    """Name of the span of a call."""
     operations = ("CREATE", "UPDATE", "DELETE", "CONNECT")
 
     def __init__(
@@ -127,7 +130,7 @@ class WebhookPlugin(AdmissionPlugin):
         new, old = (await views_of(call, [seen_as]))[seen_as.api_version]
         body = request_body(call, seen_as, version, new, old)
         try:
-            review = await self._client.post(spec.get("clientConfig") or {}, body, spec.get("timeoutSeconds") or 10)
+            review = await self._post(call, hook, body)
             response = read_response(review, body["apiVersion"], body["request"]["uid"], may_patch=may_patch)
         except WebhookCallError as error:
             self.on_failure(hook, call, f"failed to call webhook: {error}")
@@ -150,6 +153,21 @@ class WebhookPlugin(AdmissionPlugin):
             return
         _log.warning("Failed calling webhook, failing closed", extra=fields)
         raise internal(f'failed calling webhook "{hook.name}": {problem}')
+
+    async def _post(self, call: AdmissionRequest, hook: Hook, body: Object) -> Object:
+        def attributes() -> tracing.Attributes:
+            return {
+                "configuration": hook.configuration,
+                "webhook": hook.name,
+                "resource": qualified(call.resource.plural, call.resource.group),
+                "subresource": call.subresource,
+                "operation": call.operation,
+                "UID": body["request"]["uid"],
+            }
+
+        spec = hook.spec
+        with tracing.child(self.span, attributes):
+            return await self._client.post(spec.get("clientConfig") or {}, body, spec.get("timeoutSeconds") or 10)
 
     def _conditions_hold(self, hook: Hook, seen_as: Resource, call: AdmissionRequest, views: Views) -> bool:
         if not hook.conditions:

@@ -20,6 +20,7 @@ from google.protobuf.message import DecodeError
 
 from apiserver_stub.storage.base import StoreRejected, StoreUnavailable
 from apiserver_stub.storage.etcd.proto import rpc_pb2 as rpc
+from nodeagent.base import tracing
 from nodeagent.base.structs import Struct
 
 CALL_SECONDS = 10.0
@@ -245,8 +246,12 @@ class EtcdClient:
         started = time.perf_counter()
         failed = True
         endpoint = self._endpoints[self._current]
+        service, kind_of_response = _SERVICES[name]
         try:
-            response = _decode(_SERVICES[name][1], await endpoint.calls[name](request, timeout=seconds))
+            with tracing.child(f"etcdserverpb.{service}/{name}", lambda: _rpc(service, name), kind="client"):
+                metadata = tuple(tracing.outgoing().items()) or None
+                received = await endpoint.calls[name](request, timeout=seconds, metadata=metadata)
+            response = _decode(kind_of_response, received)
             failed = False
             return response
         except grpc.aio.AioRpcError as error:
@@ -315,6 +320,10 @@ def _decode(kind: Any, response: bytes) -> Any:
         return kind.FromString(response)
     except DecodeError as error:
         raise StoreUnavailable("the server returned an invalid response") from error
+
+
+def _rpc(service: str, name: str) -> tracing.Attributes:
+    return {"rpc.system": "grpc", "rpc.service": f"etcdserverpb.{service}", "rpc.method": name}
 
 
 def _text(error: grpc.aio.AioRpcError) -> str:

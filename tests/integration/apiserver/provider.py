@@ -31,6 +31,8 @@ class Provider:
         """Subjects of the client certificates; an empty text without one."""
         self.authorizations: list[str] = []
         """Headers ``Authorization``; an empty text without one."""
+        self.trace_parents: list[str] = []
+        """Headers ``traceparent``; an empty text without one."""
         provider = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -39,6 +41,7 @@ class Provider:
                 body = json.loads(self.rfile.read(size)) if size else None
                 provider.requests.append((self.path, body))
                 provider.authorizations.append(self.headers.get("Authorization") or "")
+                provider.trace_parents.append(self.headers.get("traceparent") or "")
                 shown: Any = self.connection
                 subject = (shown.getpeercert() or {}).get("subject", ())
                 provider.callers.append("".join(value for part in subject for _, value in part))

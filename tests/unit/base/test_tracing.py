@@ -17,6 +17,9 @@ def test_disabled_tracing_computes_no_attributes_and_sends_no_headers() -> None:
     with tracing.span("syncPod", never):
         assert tracing.outgoing() == {}
     assert tracing.span("a") is tracing.span("b")
+    with tracing.child("Create", never):
+        tracing.event("About to store object in database")
+        tracing.annotate(never, failed=True)
 
 
 def test_exception_leaves_a_span_unchanged() -> None:
