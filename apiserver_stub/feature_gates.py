@@ -115,6 +115,7 @@ GATES_IN_USE = frozenset(
         "SupplementalGroupsPolicy",
         "TaintTolerationComparisonOperators",
         "TokenRequestServiceAccountUIDValidation",
+        "TranslateStreamCloseWebsocketRequests",
         "UnauthenticatedHTTP2DOSMitigation",
         "UserNamespacesHostNetworkSupport",
         "UserNamespacesPodSecurityStandards",
@@ -158,7 +159,6 @@ SHARED_GATES = frozenset(
         "LoggingBetaOptions",
         "PodLogsQuerySplitStreams",
         "PortForwardWebsockets",
-        "TranslateStreamCloseWebsocketRequests",
     ]
 )
 """Gates of the agent that also apply to kube-apiserver, and that this server does not read."""

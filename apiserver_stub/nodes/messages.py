@@ -32,10 +32,8 @@ async def send_messages(stream: Stream, pieces: AsyncIterator[bytes]) -> Rendere
     http = stream.http
     offered = sub_protocols(http.headers)
     chosen = next((name for name in offered if name in _PROTOCOLS), "")
-    if http.headers.get("Sec-WebSocket-Version") != websocket.VERSION:
-        return _rejection(stream, 400, "missing or bad WebSocket Version", {"Sec-WebSocket-Version": websocket.VERSION})
-    if not websocket.can_accept(http):
-        return _rejection(stream, 400, "mismatch challenge/response")
+    if (rejection := invalid_handshake(stream)) is not None:
+        return rejection
     if offered and not chosen:
         return _rejection(stream, 403)
     await stream.begin(101)
@@ -52,6 +50,14 @@ async def send_messages(stream: Stream, pieces: AsyncIterator[bytes]) -> Rendere
     if isinstance(results[0], Exception):
         raise results[0]
     return None
+
+
+def invalid_handshake(stream: Stream) -> Rendered | None:
+    """Return the response to an invalid handshake, ``None`` for a valid one."""
+    http = stream.http
+    if http.headers.get("Sec-WebSocket-Version") != websocket.VERSION:
+        return _rejection(stream, 400, "missing or bad WebSocket Version", {"Sec-WebSocket-Version": websocket.VERSION})
+    return None if websocket.can_accept(http) else _rejection(stream, 400, "mismatch challenge/response")
 
 
 def _rejection(stream: Stream, status: int, text: str = "", headers: dict[str, str] | None = None) -> Rendered:

@@ -12,6 +12,7 @@ from apiserver_stub.nodes.stream import Stream
 from apiserver_stub.nodes.targets import forward_target, log_target, stream_target
 from apiserver_stub.nodes.upgrade import upgrade
 from apiserver_stub.transport.rendered import Rendered
+from apiserver_stub.transport.websocket import is_websocket
 
 
 async def log(stream: Stream) -> Rendered | None:
@@ -25,16 +26,19 @@ async def log(stream: Stream) -> Rendered | None:
     return await relay_text(stream, await stream.agents.endpoint_of(node, kind="pods", verify=verify), target)
 
 
-async def exec_(stream: Stream) -> Rendered | None:
-    """Connect the client to a command in a container."""
+async def exec_(stream: Stream, *, translates: bool = False) -> Rendered | None:
+    """Connect the client to a command in a container.
+
+    :param translates: translate WebSockets with the subprotocol ``v5.channel.k8s.io`` to SPDY.
+    """
     pod = _pod(stream, stream.info.name)
-    return await _to_agent(stream, pod, stream_target("exec", pod, stream.query))
+    return await _to_agent(stream, pod, stream_target("exec", pod, stream.query), translates=translates)
 
 
-async def attach(stream: Stream) -> Rendered | None:
-    """Connect the client to the main process of a container."""
+async def attach(stream: Stream, *, translates: bool = False) -> Rendered | None:
+    """Connect the client to the main process of a container; see :func:`exec_`."""
     pod = _pod(stream, stream.info.name)
-    return await _to_agent(stream, pod, stream_target("attach", pod, stream.query))
+    return await _to_agent(stream, pod, stream_target("attach", pod, stream.query), translates=translates)
 
 
 async def port_forward(stream: Stream) -> Rendered | None:
@@ -57,11 +61,17 @@ async def proxy_pod(stream: Stream) -> Rendered | None:
     return await proxy(stream, Endpoint(host, number, stream.agents.plain_tls if encrypted else None))
 
 
-async def _to_agent(stream: Stream, pod: Object, target: str) -> Rendered | None:
+async def _to_agent(stream: Stream, pod: Object, target: str, *, translates: bool = False) -> Rendered | None:
     node = dig(pod, ("spec", "nodeName"))
     if not node:
         raise bad_request(f"pod {stream.info.name} does not have a host assigned")
-    return await upgrade(stream, await stream.agents.endpoint_of(node, kind="pods"), target)
+    endpoint = await stream.agents.endpoint_of(node, kind="pods")
+    if translates and is_websocket(stream.http):
+        from apiserver_stub.nodes.translation import requests_stream_close, translate  # Deferred: off by default.
+
+        if requests_stream_close(stream.http):
+            return await translate(stream, endpoint, target)
+    return await upgrade(stream, endpoint, target)
 
 
 def _pod(stream: Stream, name: str) -> Object:

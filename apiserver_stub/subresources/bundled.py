@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from apiserver_stub.kinds.pod_binding import BindingRules
@@ -72,4 +73,10 @@ def bundled_handlers(
         (authorization, "localsubjectaccessreviews", ""): reviews.review_access,
     }
     readers: dict[tuple[str, str], Action] = {("", "componentstatuses"): ComponentStatuses(component_checks).read}
-    return Handlers(actions, readers, Scales(context).handle, _STREAMS)
+    streams = _STREAMS
+    if gates.enabled("TranslateStreamCloseWebsocketRequests"):
+        streams = streams | {
+            ("", "pods", "attach"): partial(pods.attach, translates=True),
+            ("", "pods", "exec"): partial(pods.exec_, translates=True),
+        }
+    return Handlers(actions, readers, Scales(context).handle, streams)

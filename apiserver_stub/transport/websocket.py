@@ -1,4 +1,4 @@
-"""WebSocket connections that only send messages (RFC 6455); messages of the client are ignored.
+"""WebSocket connections (RFC 6455); messages of the client are ignored, see :mod:`message_socket`.
 
 Custom on top of :meth:`HttpRequest.upgrade`, since ``aiohttp`` serves WebSockets only to its own requests.
 """
@@ -24,7 +24,7 @@ _FINAL, _MASKED = 0x80, 0x80
 _TEXT, _BINARY, _CLOSE, _PING, _PONG = 1, 2, 8, 9, 10
 _SHORT, _MEDIUM = 126, 1 << 16
 _MAX_CONTROL_BYTES = 125
-_NORMAL, _PROTOCOL_ERROR = (1000).to_bytes(2, "big"), (1002).to_bytes(2, "big")
+_NORMAL, PROTOCOL_ERROR, TOO_BIG = ((1000 + number).to_bytes(2) for number in (0, 2, 9))
 
 
 def is_websocket(http: HttpRequest) -> bool:
@@ -50,14 +50,19 @@ def accept(http: HttpRequest, protocol: str, headers: Sequence[tuple[str, str]] 
     :param headers: further headers of the response.
     :raises ConnectionResetError: the client has disconnected.
     """
+    socket = WebSocket()
+    upgrade(http, socket, protocol, headers)
+    return socket
+
+
+def upgrade(http: HttpRequest, socket: WebSocket, protocol: str, headers: Sequence[tuple[str, str]] = ()) -> None:
+    """Respond with 101 and attach *socket* to the connection, as :func:`accept` does."""
     key = http.headers.get("Sec-WebSocket-Key", "").encode()
     digest = base64.b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest()).decode()
     fields = [("Upgrade", "websocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-Accept", digest)]
     if protocol:
         fields.append(("Sec-WebSocket-Protocol", protocol))
-    socket = WebSocket()
     http.upgrade(socket, [*fields, *headers])
-    return socket
 
 
 class WebSocket(asyncio.Protocol):
@@ -159,25 +164,38 @@ class WebSocket(asyncio.Protocol):
         extended = {_SHORT: 2, _SHORT + 1: 8}.get(size, 0)
         start = 2 + extended + 4
         if not masked or (opcode >= _CLOSE and size > _MAX_CONTROL_BYTES):
-            self._send_close(_PROTOCOL_ERROR)
-            self._closed.set()
+            self._fail(PROTOCOL_ERROR)
             return False
         if len(received) < start:
             return False
         if extended:
             size = int.from_bytes(received[2 : 2 + extended], "big")
         if opcode < _CLOSE:
-            del received[:start]
-            self._ignored = size
-            return True
+            return self._receive_message(start, size)
         if len(received) < start + size:
             return False
-        mask, masked_payload = received[start - 4 : start], received[start : start + size]
-        payload = bytes(byte ^ mask[position % 4] for position, byte in enumerate(masked_payload))
-        del received[: start + size]
+        payload = self._take_payload(start, size)
         if opcode == _CLOSE:
             self._send_close(payload[:2] or _NORMAL)
             self._closed.set()
         elif opcode == _PING and self._transport is not None and not self._transport.is_closing():
             self._write(_PONG, payload)
         return True
+
+    def _receive_message(self, start: int, size: int) -> bool:
+        """Handle the frame of a message, whose *size* bytes are at *start*; return whether it was complete."""
+        del self._received[:start]
+        self._ignored = size
+        return True
+
+    def _take_payload(self, start: int, size: int) -> bytes:
+        """Remove the frame at the start of the received data and return its payload, which is at *start*."""
+        mask, masked_payload = self._received[start - 4 : start], self._received[start : start + size]
+        del self._received[: start + size]
+        key = (mask * (size // 4 + 1))[:size]
+        return (int.from_bytes(masked_payload) ^ int.from_bytes(key)).to_bytes(size)
+
+    def _fail(self, status: bytes) -> None:
+        """Close the WebSocket because of an invalid frame."""
+        self._send_close(status)
+        self._closed.set()

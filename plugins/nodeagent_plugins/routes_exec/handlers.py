@@ -7,6 +7,8 @@ from typing import TypeVar
 
 from aiohttp import web
 
+from nodeagent.base.spdy_streams import UpgradeFailed
+from nodeagent.base.stream_translation import Streams
 from nodeagent.base.tunnel import is_upgrade
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.pods import find_pod
@@ -14,8 +16,7 @@ from nodeagent.contracts.runtime import ContainerState
 from nodeagent.errors import NotFound, RuntimeFailure
 from nodeagent.model.pod import Pod
 from nodeagent_plugins.routes_exec.port_tunnel import tunnel_ports
-from nodeagent_plugins.routes_exec.spdy_client import UpgradeFailed
-from nodeagent_plugins.routes_exec.streams import Streams, read_ports, read_streams
+from nodeagent_plugins.routes_exec.streams import read_ports, read_streams
 from nodeagent_plugins.routes_exec.translation import translate
 from nodeagent_plugins.routes_exec.tunnel import error_response, is_websocket, join
 from nodeagent_plugins.routes_exec.websockets import GATE, REQUESTS, requests_stream_close, tunneled_protocols

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from aiohttp import WSMsgType, web
 
 from nodeagent.base.aio import Clock
+from nodeagent.base.spdy_streams import READ_BYTES, SpdyConnection, UpgradeFailed
+from nodeagent.base.stream_translation import run_until_first
 from nodeagent.contracts.server import SENT_BYTES
-from nodeagent_plugins.routes_exec.spdy_client import READ_BYTES, SpdyConnection, UpgradeFailed, open_spdy
-from nodeagent_plugins.routes_exec.websockets import TUNNEL_PREFIX, IdleLimit, accept, run_until_first
+from nodeagent_plugins.routes_exec.spdy_client import open_spdy
+from nodeagent_plugins.routes_exec.websockets import TUNNEL_PREFIX, IdleLimit, accept
 
 
 async def tunnel_ports(

@@ -6,18 +6,9 @@ from collections.abc import Sequence
 
 from multidict import MultiMapping
 
-from nodeagent.base.structs import Struct
+from nodeagent.base.stream_translation import Streams
 
 MAX_PORTS = 100
-
-
-class Streams(Struct, frozen=True):
-    """Streams of an exec or attach request."""
-
-    stdin: bool
-    stdout: bool
-    stderr: bool
-    tty: bool
 
 
 def read_streams(query: MultiMapping[str]) -> Streams:

@@ -7,18 +7,16 @@ WebSocket unchanged.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from aiohttp import web
 
 from nodeagent.base.aio import Clock
 from nodeagent.base.metrics import Counter
+from nodeagent.base.stream_translation import STREAM_CLOSE
 from nodeagent_plugins.routes_exec.tunnel import is_websocket
 
 GATE = "ExtendWebSocketsToNodeAgent"
-STREAM_CLOSE = "v5.channel.k8s.io"
-"""Subprotocol of commands in which a client can close its input."""
 TUNNEL_PREFIX, TUNNEL_SUFFIX = "SPDY/3.1+", ".k8s.io"
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 CLOSE_SECONDS = 5.0
@@ -79,16 +77,3 @@ class IdleLimit:
             await asyncio.Event().wait()
         while (due := self._last_at + self._seconds) > self._clock.now():
             await self._clock.sleep_until(due)
-
-
-async def run_until_first(*works: Coroutine[Any, Any, None]) -> None:
-    """Run *works* concurrently until one completes, then cancel the others; its error is raised."""
-    tasks = [asyncio.create_task(work) for work in works]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    for task in done:
-        task.result()

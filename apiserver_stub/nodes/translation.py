@@ -1,0 +1,91 @@
+"""Commands of clients over WebSockets, translated to SPDY streams of the node agent.
+
+spec: gate.TranslateStreamCloseWebsocketRequests
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from apiserver_stub.nodes.agents import DialFailed, Unreachable
+from apiserver_stub.nodes.endpoint import Endpoint
+from apiserver_stub.nodes.messages import invalid_handshake
+from apiserver_stub.transport import websocket
+from apiserver_stub.transport.message_socket import MessageSocket
+from apiserver_stub.transport.sub_protocols import sub_protocols
+from nodeagent.base import tracing
+from nodeagent.base.spdy_streams import SpdyConnection, UpgradeFailed, upgrade
+from nodeagent.base.stream_translation import PROTOCOL, STREAM_CLOSE, Streams, TranslatedSession
+
+if TYPE_CHECKING:
+    from apiserver_stub.nodes.stream import Stream
+    from apiserver_stub.transport.http import HttpRequest
+    from apiserver_stub.transport.rendered import Rendered
+
+_PEER = "the node agent"
+
+
+def requests_stream_close(http: HttpRequest) -> bool:
+    """Return whether the client offers the subprotocol in which it can close its input."""
+    return websocket.is_websocket(http) and STREAM_CLOSE in sub_protocols(http.headers)
+
+
+async def translate(stream: Stream, endpoint: Endpoint, target: str) -> Rendered | None:
+    """Accept the WebSocket and copy its channels to and from the streams of *target* until either side closes.
+
+    Errors of the agent are sent on the error channel, since the client expects them there. The response is 400 for an
+    invalid handshake.
+    """
+    if (rejection := invalid_handshake(stream)) is not None:
+        return rejection
+    names = ("stdin", "stdout", "stderr", "tty")
+    stdin, stdout, stderr, tty = (stream.query.flag(name) for name in names)
+    await stream.begin(101)
+    socket = MessageSocket()
+    websocket.upgrade(stream.http, socket, STREAM_CLOSE)
+    session = TranslatedSession(_Client(socket), Streams(stdin, stdout, stderr and not tty, tty), _PEER)
+    with contextlib.suppress(ConnectionError):  # The client has disconnected.
+        await session.run(lambda: _connect(stream, endpoint, target))
+    await socket.close()
+    return None
+
+
+class _Client:
+    def __init__(self, socket: MessageSocket) -> None:
+        self._socket = socket
+
+    async def send(self, message: bytes) -> None:
+        await self._socket.send(message, text=False)
+
+    def messages(self) -> AsyncIterator[bytes]:
+        return self._socket.messages()
+
+
+class _ReaderProtocol(asyncio.StreamReaderProtocol):
+    """Protocol of a stream reader that keeps its transport, for a writer."""
+
+    transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.transport = transport  # type: ignore[assignment]  # Those of uvloop are not subclasses.
+
+
+async def _connect(stream: Stream, endpoint: Endpoint, target: str) -> SpdyConnection:
+    """Return a SPDY connection to *target*.
+
+    :raises UpgradeFailed: the agent is unreachable or rejects the upgrade.
+    """
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(loop=loop)
+    try:
+        protocol = await stream.agents.connect(lambda: _ReaderProtocol(reader, loop=loop), endpoint)
+    except Unreachable as error:
+        raise UpgradeFailed(500, DialFailed(error.why).message) from error
+    writer = asyncio.StreamWriter(protocol.transport, protocol, reader, loop)
+    fields = {"Host": endpoint.authority, **tracing.outgoing()}
+    head = [f"POST {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())]
+    return await upgrade(reader, writer, head, (PROTOCOL,), _PEER)
