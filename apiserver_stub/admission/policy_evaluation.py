@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from apiserver_stub.apimachinery.objects import Object
-from apiserver_stub.cel import CelError, Expression
+from apiserver_stub.cel import CelError
 from apiserver_stub.cel.admission import AdmissionExpression
+from apiserver_stub.cel.budget import CONDITIONS_LIMIT, Budget, OutOfBudget
 from nodeagent.base.structs import Struct
 
 _REFERENCE = re.compile(r"""\bvariables\s*(?:\.\s*(\w+)|\[\s*(?:'(\w+)'|"(\w+)")\s*\])""")
@@ -59,19 +60,22 @@ class Evaluation:
 
     def __init__(self, policy: Policy, data: dict[str, Any]) -> None:
         self._policy, self._data = policy, data
+        self._budget = Budget()
         self._values: dict[str, Any] = {}
         self._errors: dict[str, CelError] = {}
 
     def applies(self) -> bool:
         """Return whether all match conditions hold; a false one takes precedence over errors in others.
 
-        :raises CelError: the evaluation of a condition failed and no other one is false.
+        :raises CelError: the evaluation of a condition failed and no other one is false, or they cost too much.
         """
-        errors = []
+        errors, budget = [], Budget(CONDITIONS_LIMIT)
         for condition in self._policy.conditions:
             try:
-                if condition.evaluate(self._data) is not True:
+                if condition.evaluate(self._data, budget) is not True:
                     return False
+            except OutOfBudget:
+                raise
             except CelError as error:
                 errors.append(_evaluation_error(condition, error))
         if errors:
@@ -79,22 +83,41 @@ class Evaluation:
         return True
 
     def failures(self) -> Iterator[Failure]:
-        """Yield a failure for each validation that is false, or that cannot be evaluated if the policy fails closed."""
-        for index, (item, expression, message) in enumerate(self._policy.validations):
-            try:
-                if self._value(expression) is True:
-                    continue
-            except CelError as error:
+        """Yield a failure for each validation that is false, or that cannot be evaluated if the policy fails closed.
+
+        If the validations cost too much together, that is the only failure.
+        """
+        results: list[tuple[int, bool | CelError]] = []
+        try:
+            for index, (_, expression, _) in enumerate(self._policy.validations):
+                try:
+                    results.append((index, self._value(expression) is True))
+                except OutOfBudget:
+                    raise
+                except CelError as error:
+                    results.append((index, error))
+        except OutOfBudget as error:
+            if self._policy.fails_closed:
+                yield Failure(str(error))
+            return
+        for index, result in results:
+            item, expression, message = self._policy.validations[index]
+            if isinstance(result, CelError):
                 if self._policy.fails_closed:
-                    yield Failure(_evaluation_error(expression, error), index=index)
-                continue
-            yield Failure(self._message(item, message), item.get("reason") or "Invalid", index)
+                    yield Failure(_evaluation_error(expression, result), index=index)
+            elif not result:
+                yield Failure(self._message(item, message), item.get("reason") or "Invalid", index)
 
     def annotations(self) -> Iterator[tuple[str, str] | Failure]:
         """Yield the key and value of each audit annotation, or a failure if it cannot be evaluated."""
+        self._budget = Budget()
         for key, expression in self._policy.annotations:
             try:
                 value = self._value(expression)
+            except OutOfBudget as error:
+                if self._policy.fails_closed:
+                    yield Failure(str(error))
+                return
             except CelError as error:
                 if self._policy.fails_closed:
                     yield Failure(_evaluation_error(expression, error))
@@ -102,7 +125,7 @@ class Evaluation:
             if isinstance(value, str) and (text := value.strip()):
                 yield key, text.encode()[:_ANNOTATION_BYTES].decode(errors="ignore")
 
-    def _message(self, item: Object, expression: Expression | None) -> str:
+    def _message(self, item: Object, expression: AdmissionExpression | None) -> str:
         if expression is not None:
             try:
                 value = self._value(expression)
@@ -113,13 +136,15 @@ class Evaluation:
                 return text
         return str(item.get("message") or "").strip() or f"failed expression: {str(item['expression']).strip()}"
 
-    def _value(self, expression: Expression) -> Any:
+    def _value(self, expression: AdmissionExpression) -> Any:
         """Return the value of *expression*; the variables that it refers to are evaluated once each."""
         names = [next(filter(None, match)) for match in _REFERENCE.findall(expression.text)]
         for name in names:
             self._evaluate(name)
         try:
-            return expression.evaluate({**self._data, "variables": self._values})
+            return expression.evaluate({**self._data, "variables": self._values}, self._budget)
+        except OutOfBudget:
+            raise
         except CelError as error:
             missing = _MISSING.search(str(error))
             cause = self._errors.get(missing[1]) if missing is not None else None
@@ -132,9 +157,11 @@ class Evaluation:
             return
         try:
             self._values[name] = self._value(self._policy.variables[name])
+        except OutOfBudget:
+            raise
         except CelError as error:
             self._errors[name] = error
 
 
-def _evaluation_error(expression: Expression, error: CelError) -> str:
+def _evaluation_error(expression: AdmissionExpression, error: CelError) -> str:
     return f"expression '{expression.text}' resulted in error: {error}"

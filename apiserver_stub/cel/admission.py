@@ -12,7 +12,6 @@ from apiserver_stub.cel import (
     DYN,
     NULL,
     CelError,
-    Expression,
     addresses,
     authorization,
     devices,
@@ -21,6 +20,8 @@ from apiserver_stub.cel import (
     types,
 )
 from apiserver_stub.cel.literals import Literals
+from apiserver_stub.cel.metered_expression import MeteredExpression
+from apiserver_stub.cel.metering import metered
 from apiserver_stub.cel.signatures import AUTHORIZER, RESOURCE_CHECK, evaluated, type_named, typed
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class InstantiationError(CelError):
     """An expression compiles, but a literal in it has no value."""
 
 
-class AdmissionExpression(Expression):
+class AdmissionExpression(MeteredExpression):
     """An expression of a stored webhook configuration or policy, to be evaluated."""
 
     def __init__(self, text: str) -> None:
@@ -60,12 +61,7 @@ class AdmissionExpression(Expression):
 
         :raises CelError: it does not compile.
         """
-        self.text = text
-        environment, self._error = _evaluation()
-        try:
-            self._program = environment.compile(text, disable_check=True)
-        except RuntimeError as error:
-            raise CelError(f"compilation failed: {first_line(error)}") from None
+        super().__init__(text, *_evaluation())
 
 
 class Checker:
@@ -159,7 +155,7 @@ def _evaluation() -> tuple[cel.Env, cel.Type]:
     environment = cel.NewEnv(
         variables=dict.fromkeys(VARIABLES, cel.Type.DYN),
         extensions=[ext_optional.ExtOptional()],
-        functions=evaluated(_FUNCTIONS),
+        functions=evaluated(metered(_FUNCTIONS)),
     )
     return environment, cel.Type.ERROR
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 from urllib.parse import parse_qs
 
+from apiserver_stub.cel import patterns
 from apiserver_stub.cel.signatures import QUANTITY, URL, Overload
 from nodeagent.base import gourl
 from nodeagent.base.quantity import Quantity
@@ -119,20 +120,10 @@ def _texts() -> Iterator[Overload]:
 # Regular expressions
 
 
-def _find(text: str, pattern: str) -> str:
-    match = re.search(pattern, text)
-    return match.group() if match else ""
-
-
-def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
-    found = [match.group() for match in re.finditer(pattern, text)]
-    return found if limit < 0 else found[:limit]
-
-
 def _expressions() -> Iterator[Overload]:
-    yield Overload("find", ("string", "string"), "string", _find)
-    yield Overload("findAll", ("string", "string"), "list(string)", _find_all)
-    yield Overload("findAll", ("string", "string", "int"), "list(string)", _find_all)
+    yield Overload("find", ("string", "string"), "string", patterns.find)
+    yield Overload("findAll", ("string", "string"), "list(string)", patterns.find_all)
+    yield Overload("findAll", ("string", "string", "int"), "list(string)", patterns.find_all)
 
 
 # Lists
@@ -191,7 +182,14 @@ def _equals(one: Any, other: Any) -> bool:
     return _same(one, other)
 
 
+def _are_texts(items: list[Any], others: list[Any]) -> bool:
+    """Return whether all values are texts, whose comparison by hash is much faster."""
+    return all(isinstance(item, str) for item in items) and all(isinstance(other, str) for other in others)
+
+
 def _contains_all(items: list[Any], others: list[Any]) -> bool:
+    if _are_texts(items, others):
+        return set(items).issuperset(others)
     return all(any(_equals(item, other) for item in items) for other in others)
 
 
@@ -200,6 +198,8 @@ def _are_equivalent(items: list[Any], others: list[Any]) -> bool:
 
 
 def _intersects(items: list[Any], others: list[Any]) -> bool:
+    if _are_texts(items, others):
+        return not set(items).isdisjoint(others)
     return any(_equals(item, other) for item in items for other in others)
 
 

@@ -7,9 +7,12 @@ from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from apiserver_stub.cel import BOOL, DYN, STRING, CelError, Expression, first_line, library, types
+from apiserver_stub.cel import BOOL, DYN, STRING, CelError, library, types
+from apiserver_stub.cel.budget import Budget
 from apiserver_stub.cel.cost import estimated_cost
 from apiserver_stub.cel.cost_bounds import Path, Shape
+from apiserver_stub.cel.metered_expression import MeteredExpression
+from apiserver_stub.cel.metering import metered
 from apiserver_stub.cel.signatures import evaluated, typed
 
 if TYPE_CHECKING:
@@ -33,7 +36,7 @@ def uses_old_self(text: str) -> bool:
     return OLD_SELF in text and _OLD.search(_QUOTED.sub("''", text)) is not None
 
 
-class RuleExpression(Expression):
+class RuleExpression(MeteredExpression):
     """An expression of a stored definition, to be evaluated."""
 
     def __init__(self, text: str, *, optional_old: bool = False) -> None:
@@ -42,16 +45,16 @@ class RuleExpression(Expression):
         :param optional_old: ``oldSelf`` is an optional value.
         :raises CelError: it does not compile.
         """
-        self.text, self._optional_old = text, optional_old
-        environment, self._error = _evaluation()
-        try:
-            self._program = environment.compile(_bound(text) if optional_old else text, disable_check=True)
-        except RuntimeError as error:
-            raise CelError(f"compilation failed: {first_line(error)}") from None
+        self._optional_old = optional_old
+        environment, error = _evaluation()
+        super().__init__(text, environment, error, _bound(text) if optional_old else "")
 
-    def of(self, value: Any, old: Any, *, has_old: bool) -> Any:
+    def of(self, value: Any, old: Any, budget: Budget, *, has_old: bool) -> Any:
         """Return the result for *value* and its stored value *old*, both with CEL values.
 
+        :param budget: pays for the evaluation.
+        :raises CallLimitExceeded: the evaluation costs too much.
+        :raises OutOfBudget: it costs more than the rest of *budget*.
         :raises CelError: it has none.
         """
         data = {SELF: value}
@@ -59,7 +62,7 @@ class RuleExpression(Expression):
             data[_OPTIONAL_OLD] = [old] if has_old else []
         elif has_old:
             data[OLD_SELF] = old
-        return self.evaluate(data)
+        return self.evaluate(data, budget)
 
 
 @lru_cache(_CACHED)
@@ -169,6 +172,6 @@ def _evaluation() -> tuple[cel.Env, cel.Type]:
     environment = cel.NewEnv(
         variables=dict.fromkeys((SELF, OLD_SELF, _OPTIONAL_OLD), cel.Type.DYN),
         extensions=[ext_optional.ExtOptional()],
-        functions=evaluated(library.FUNCTIONS),
+        functions=evaluated(metered(library.FUNCTIONS)),
     )
     return environment, cel.Type.ERROR

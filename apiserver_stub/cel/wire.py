@@ -54,3 +54,24 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
         shift += 7
         if byte < 0x80:
             return value, position
+
+
+def encode(message: Message) -> bytes:
+    """Return the serialized form of *message*, whose values are non-negative numbers and bytes."""
+    data = bytearray()
+    for number, values in message.items():
+        for value in values:
+            if isinstance(value, int):
+                data += _encoded(number << 3) + _encoded(value)
+            else:
+                data += _encoded(number << 3 | 2) + _encoded(len(value)) + value
+    return bytes(data)
+
+
+def _encoded(value: int) -> bytes:
+    data = bytearray()
+    while value > 0x7F:
+        data.append(value & 0x7F | 0x80)
+        value >>= 7
+    data.append(value)
+    return bytes(data)

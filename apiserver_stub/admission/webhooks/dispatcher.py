@@ -26,9 +26,10 @@ from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.label_selectors import read_selector
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, bad_request, internal, qualified
-from apiserver_stub.cel import CelError, Expression
+from apiserver_stub.cel import CelError
 from apiserver_stub.cel.admission import AdmissionExpression
 from apiserver_stub.cel.authorization import Authorizer, Decide
+from apiserver_stub.cel.budget import CONDITIONS_LIMIT, Budget
 from apiserver_stub.kinds.registry import Registry, Resource
 from apiserver_stub.verbs.admission import AdmissionRequest, Operation
 from nodeagent.base import tracing
@@ -46,7 +47,7 @@ class Hook(Struct, frozen=True):
     spec: Object
     namespaces: LabelSelector
     objects: LabelSelector
-    conditions: tuple[Expression, ...]
+    conditions: tuple[AdmissionExpression, ...]
 
     @property
     def name(self) -> str:
@@ -174,7 +175,8 @@ class WebhookPlugin(AdmissionPlugin):
             return True
         data = condition_data(call, seen_as, views)
         try:
-            return all(expression.evaluate(data) is True for expression in hook.conditions)
+            budget = Budget(CONDITIONS_LIMIT)
+            return all(expression.evaluate(data, budget) is True for expression in hook.conditions)
         except CelError as error:
             if hook.spec.get("failurePolicy") == "Ignore":
                 return False

@@ -6,7 +6,7 @@ from typing import Any
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, forbidden_value, invalid_value, required
-from apiserver_stub.validation.schema_values.patterns import pattern_problem
+from apiserver_stub.cel.patterns import pattern_problem
 
 ROOT, ITEM, FIELD = "the root", "specified array items", "specified object fields"
 """Levels of a schema, as errors name them."""

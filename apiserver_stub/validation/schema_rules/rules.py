@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.cel import CelError
+from apiserver_stub.cel.budget import Budget, CallLimitExceeded, OutOfBudget
 from apiserver_stub.cel.schema_rules import rule_expression, uses_old_self
 from apiserver_stub.schema.structural.tree import Node
 from apiserver_stub.validation.schema_rules.field_paths import field_path_of
@@ -15,6 +17,7 @@ from apiserver_stub.validation.schema_rules.types import fields_of, kind_of
 from apiserver_stub.validation.schema_rules.values import cel_value
 from apiserver_stub.validation.schema_values import causes
 from apiserver_stub.validation.schema_values.correlation import UNKNOWN, old_field, old_items
+from nodeagent.base.structs import Struct
 
 _BLOCKING = ("FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany")
 _TYPE_INVALID = "FieldValueTypeInvalid"
@@ -23,12 +26,28 @@ _UNCHECKED = (
     "validation"
 )
 _LONGEST_MESSAGE = 5120
+_NO_FURTHER = "no further validation rules will be run"
 _UNSUPPORTED = "call arguments did not match a supported operator, function or macro signature for rule"  # wording: ok
 
 
 def has_rules(node: Node) -> bool:
     """Return whether *node* or a part of it has rules."""
     return bool(node.rules) or any(has_rules(below) for below in node.below())
+
+
+class _Ended(Exception):
+    """The cost of the rules is too high; no further rules are evaluated."""
+
+
+class _Pass(Struct, frozen=True):
+    """Validation of one object: the errors found, and the budget of its rules."""
+
+    causes: list[Cause]
+    budget: Budget
+
+    def end(self, path: str, node: Node, detail: str) -> NoReturn:
+        self.causes.append(causes.invalid(path, node.type, detail))
+        raise _Ended
 
 
 class SchemaRulesValidator:
@@ -52,11 +71,13 @@ class SchemaRulesValidator:
         if any(error.reason in _BLOCKING or error.reason == _TYPE_INVALID for error in errors):
             return [causes.invalid("", None, _UNCHECKED)]
         found: list[Cause] = []
-        self._validate(self._tree, "", new, UNKNOWN if old is None else old, found, is_resource=True)
+        with contextlib.suppress(_Ended):
+            stored = UNKNOWN if old is None else old
+            self._validate(self._tree, "", new, stored, _Pass(found, Budget()), is_resource=True)
         return found
 
     def _validate(
-        self, node: Node, path: str, value: Any, old: Any, found: list[Cause], *, is_resource: bool = False
+        self, node: Node, path: str, value: Any, old: Any, found: _Pass, *, is_resource: bool = False
     ) -> None:
         if value is None or id(node) not in self._with_rules or not kind_of(node):
             return
@@ -75,7 +96,7 @@ class SchemaRulesValidator:
                     field = f"{path}.{name}" if path else name
                     self._validate(below, field, value[name], old_field(old, name), found)
 
-    def _evaluate(self, node: Node, path: str, value: Any, old: Any, found: list[Cause], *, is_resource: bool) -> None:
+    def _evaluate(self, node: Node, path: str, value: Any, old: Any, found: _Pass, *, is_resource: bool) -> None:
         has_old = old is not UNKNOWN and old is not None
         self_value = cel_value(value, node, is_resource=is_resource)
         old_value = cel_value(old, node, is_resource=is_resource) if has_old else None
@@ -88,7 +109,12 @@ class SchemaRulesValidator:
                 continue
             shown = (rule.get("message") or text).strip()
             try:
-                result = rule_expression(text, optional_old=optional).of(self_value, old_value, has_old=has_old)
+                expression = rule_expression(text, optional_old=optional)
+                result = expression.of(self_value, old_value, found.budget, has_old=has_old)
+            except OutOfBudget as error:
+                found.end(path, node, str(error))
+            except CallLimitExceeded as error:
+                found.end(path, node, f"'{error}': {_NO_FURTHER} due to call cost exceeds limit for rule: {shown}")
             except CelError as error:
                 problem = str(error)
                 detail = f"{problem} evaluating rule: {shown}"
@@ -96,17 +122,26 @@ class SchemaRulesValidator:
                     detail = f"'{problem}': {_UNSUPPORTED}: {shown}"
                 elif problem.startswith("compilation failed"):
                     detail = f"rule compile error: {problem}"
-                found.append(causes.invalid(path, node.type, detail))
+                found.causes.append(causes.invalid(path, node.type, detail))
                 continue
             if result is not True:
-                detail = self._message(rule, optional, self_value, old_value, has_old=has_old)
-                found.append(_cause(rule, node, path, detail))
+                try:
+                    detail = self._message(rule, optional, self_value, old_value, found.budget, has_old=has_old)
+                except OutOfBudget:
+                    problem = "messageExpression evaluation failed due to running out of cost budget"
+                    found.end(path, node, f"{problem}, {_NO_FURTHER}")
+                found.causes.append(_cause(rule, node, path, detail))
 
-    def _message(self, rule: Object, optional: bool, value: Any, old: Any, *, has_old: bool) -> str:
-        """Return the text of the error for a violated *rule*."""
+    def _message(self, rule: Object, optional: bool, value: Any, old: Any, budget: Budget, *, has_old: bool) -> str:
+        """Return the text of the error for a violated *rule*.
+
+        :raises OutOfBudget: the expression of the message costs more than the rest of *budget*.
+        """
         if expression := rule.get("messageExpression"):
             try:
-                text = rule_expression(expression, optional_old=optional).of(value, old, has_old=has_old)
+                text = rule_expression(expression, optional_old=optional).of(value, old, budget, has_old=has_old)
+            except OutOfBudget:
+                raise
             except CelError:
                 text = None
             text = text.strip() if isinstance(text, str) else ""

@@ -91,3 +91,52 @@ def test_unmet_match_condition_takes_precedence_over_errors() -> None:
     assert not evaluation(matchConditions=named(e="object.data.z == '1'", f="false")).applies()
     with pytest.raises(CelError, match=r"expression 'object\.data\.z == '1'' resulted in error: no such key: z"):
         evaluation(matchConditions=named(e="object.data.z == '1'", t="true")).applies()
+
+
+EXPENSIVE = "object.text.contains(object.text)"
+"""Costs about 865,000 units with TEXT, so the budget pays for 11 evaluations."""
+TEXT = {"text": "a" * 9300}
+
+
+def expensive(count: int, **spec: Any) -> Evaluation:
+    found = evaluation(**spec, validations=[{"expression": EXPENSIVE}] * count)
+    found._data["object"] = TEXT
+    return found
+
+
+def test_validations_that_cost_too_much_are_one_failure() -> None:
+    problem = "validation failed due to running out of cost budget, no further validation rules will be run"
+
+    assert list(expensive(11).failures()) == []
+    assert list(expensive(12).failures()) == [Failure(problem)]
+    assert list(expensive(12, failurePolicy="Ignore").failures()) == []
+
+
+def test_variables_are_paid_by_the_budget() -> None:
+    variables = named(**{f"v{number}": EXPENSIVE for number in range(12)})
+    uses = " && ".join(f"variables.v{number}" for number in range(12))
+    found = evaluation(variables=variables, validations=[{"expression": uses}])
+    found._data["object"] = TEXT
+
+    (failure,) = found.failures()
+
+    assert "running out of cost budget" in failure.message
+
+
+def test_match_conditions_have_a_smaller_budget() -> None:
+    conditions = [{"name": str(number), "expression": EXPENSIVE} for number in range(3)]
+    found, fewer = evaluation(matchConditions=conditions), evaluation(matchConditions=conditions[:2])
+    found._data["object"] = fewer._data["object"] = TEXT
+
+    assert fewer.applies()
+    with pytest.raises(CelError, match="running out of cost budget"):
+        found.applies()
+
+
+def test_expression_above_the_call_limit_is_a_failure() -> None:
+    text = "sets.contains(object.list, object.list)"
+    found = evaluation(validations=[{"expression": text}])
+    found._data["object"] = {"list": list(range(1100))}
+
+    problem = "operation cancelled: actual cost limit exceeded"
+    assert list(found.failures()) == [Failure(f"expression '{text}' resulted in error: {problem}")]

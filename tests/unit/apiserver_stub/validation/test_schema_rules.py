@@ -154,6 +154,43 @@ def test_unchanged_values_need_not_be_valid() -> None:
     assert len(errors(root, spec, spec)) == len(errors(root, spec, {"size": 0}, ratchets=True)) == 1
 
 
+def test_rule_that_costs_too_much_ends_the_validation() -> None:
+    text = "self.list.all(x, self.list.all(y, self.list.all(z, x + y + z != 'b')))"
+    expensive, other = rule(text, message="no b"), rule("self.size > 1")
+
+    (found,) = errors(tree(expensive, other), {"list": ["a"] * 60, "size": 0})
+
+    limit = "'operation cancelled: actual cost limit exceeded': no further validation rules will be run"
+    assert found == ("spec", f'Invalid value: "object": {limit} due to call cost exceeds limit for rule: no b')
+    assert errors(tree(expensive), {"list": ["a"] * 5}) == []
+
+
+def test_rules_share_a_budget_per_object() -> None:
+    matching = rule("self.text.contains(self.text)", message="no")
+    last = rule("false")
+    text = "a" * 9300  # About 865,000 units each.
+
+    (found,) = errors(tree(*[matching] * 12, last), {"text": text})
+
+    problem = "validation failed due to running out of cost budget, no further validation rules will be run"
+    assert found == ("spec", f'Invalid value: "object": {problem}')
+    assert [message for _, message in errors(tree(*[matching] * 11, last), {"text": text})] == [
+        'Invalid value: "object": failed rule: false'
+    ]
+
+
+def test_message_expression_is_paid_by_the_budget() -> None:
+    message = rule("false", messageExpression="self.text.contains(self.text) ? 'no' : 'yes'")
+
+    found = errors(tree(*[message] * 12), {"text": "a" * 9300})
+
+    assert [text.partition(": ")[2] for _, text in found] == [
+        *['"object": no'] * 11,
+        '"object": messageExpression evaluation failed due to running out of cost budget, no further validation rules '
+        "will be run",
+    ]
+
+
 def test_rules_are_skipped_if_the_object_is_invalid() -> None:
     error = Cause("FieldValueRequired", "Required value", "spec.a")
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from apiserver_stub.cel.patterns import pattern_problem
 from apiserver_stub.validation.schema_values.correlation import UNKNOWN
 from apiserver_stub.validation.schema_values.formats import format_check
-from apiserver_stub.validation.schema_values.patterns import matches, pattern_problem
+from apiserver_stub.validation.schema_values.patterns import matches
 from apiserver_stub.validation.schema_values.values import validator_of
 
 
