@@ -71,7 +71,7 @@ async def patch(
         stored = resource.read(current)
         old = stored if projection is None else projection.read(stored)
         new = _apply(sent, request.identity.api_domain, media_type, old, body)
-        _restore_type(sent, media_type, new)
+        restore_type(sent, media_type, new)
         try:
             findings = check_types(
                 new, sent.schema_in(request.identity.api_domain), converts=media_type == _STRATEGIC_PATCH
@@ -102,14 +102,17 @@ async def patch(
     return Reply(200, record=record)
 
 
-def _restore_type(resource: Resource, media_type: str, new: Object) -> None:
+def restore_type(resource: Resource, media_type: str, new: Object) -> None:
     """Restore the kind and API version of *new*, which the patch may have removed.
 
-    :raises ApiError: 422, a JSON or merge patch changed them; strategic merge patches cannot.
+    :raises ApiError: 422, a JSON or merge patch changed them, or removed a custom kind; strategic merge patches cannot.
     """
+    is_open = resource.schema is not None and resource.schema.is_open
+    if is_open and not new.get("kind"):
+        raise _invalid_result(new, f"Object 'Kind' is missing in '{objects.encode(new).decode()}'")
     kind, version = new.get("kind") or resource.kind, new.get("apiVersion") or resource.api_version
     if media_type != _STRATEGIC_PATCH and (kind, version) != (resource.kind, resource.api_version):
-        if resource.schema is not None and resource.schema.is_open:
+        if is_open:
             raise wrong_kind(new, resource.kind, resource.api_version)
         problem = f'no kind "{kind}" is registered for version "{version}" in scheme "apiserver_stub"'
         raise _invalid_result(new, problem)
