@@ -39,6 +39,13 @@ def main() -> int:
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     replay = options.replay.read_text().splitlines() if options.replay else []
     started = time.monotonic()
+
+    def failed(number: int, request: FuzzRequest, reason: str) -> None:
+        print(f"request {number} failed: {reason.encode('utf-8', 'backslashreplace').decode()[:300]}", flush=True)
+        if options.failures is not None:
+            with options.failures.open("a") as output:
+                output.write(f"{request.to_json()}\n")
+
     with tempfile.TemporaryDirectory(prefix="api-fuzz-") as temporary:
         report = run(
             options.dir or Path(temporary),
@@ -48,11 +55,9 @@ def main() -> int:
             connections=options.connections,
             replay=[FuzzRequest.from_json(line) for line in replay],
             progress=lambda text: print(f"{time.monotonic() - started:.0f} s: {text}", flush=True),
+            failed=failed,
         )
     print(report.text().encode("utf-8", "backslashreplace").decode())
-    if options.failures is not None:
-        with options.failures.open("a") as output:
-            output.writelines(f"{request.to_json()}\n" for _, request, _ in report.failures)
     return int(bool(report.failed or report.tracebacks))
 
 

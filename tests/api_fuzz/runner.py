@@ -9,7 +9,7 @@ import itertools
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,9 @@ from tests.api_fuzz.client import Connection, Reply
 from tests.api_fuzz.requests import NAMESPACES, ONLY_DRY_RUN, FuzzRequest, generate
 from tests.integration.programs import ApiServer, wait_until
 
+_COMPACTION_SECONDS = 20
+_SETTLE_SECONDS = 2.5 * _COMPACTION_SECONDS
+"""Time until the history of deleted objects is released."""
 _EVERYTHING = (
     "--compatibility-version=1.36",
     "--runtime-config=api/all=true",
@@ -31,6 +34,7 @@ _EVERYTHING = (
     "--enable-admission-plugins=AlwaysPullImages,DenyServiceExternalIPs,ExtendedResourceToleration,"
     "LimitPodHardAntiAffinityTopology,NodeRestriction,OwnerReferencesPermissionEnforcement,PodNodeSelector,"
     "PodTolerationRestriction",
+    f"--store-compaction-interval={_COMPACTION_SECONDS}s",
     "--audit-log-maxsize=20",
     "--audit-log-maxbackup=1",
 )
@@ -40,7 +44,23 @@ _CLEAN_UPS = 5
 _MOST_FAILURES = 200
 _DETAILS = re.compile(r"""(?:"|'|\().*|[\w/.-]*[/\d][\w/.-]*|\n.*""", re.DOTALL)
 """Parts of messages that differ between errors of one kind."""
+_TASKS = "/debug/pprof/goroutine?debug=1"
 _TRACEBACK = re.compile(r"^(?:Traceback|\w+(?:\.\w+)*(?:Error|Exception)\b)|panic'd|Unhandled|never retrieved", re.M)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Resources that a server uses between requests."""
+
+    rss_mib: float
+    descriptors: int
+    threads: int
+    tasks: Mapping[str, int]
+    """Number of tasks of the event loop by their innermost function."""
+
+    def text(self) -> str:
+        counts = f"{self.descriptors} descriptors, {self.threads} threads, {sum(self.tasks.values())} tasks"
+        return f"{self.rss_mib:.1f} MiB, {counts}"
 
 
 @dataclass
@@ -55,11 +75,11 @@ class Report:
     upstream_errors: collections.Counter[str] = field(default_factory=collections.Counter)
     """Responses with code 5xx that are no failures, by message."""
     slowest: list[tuple[float, int, str]] = field(default_factory=list)
-    rss_mib: dict[str, float] = field(default_factory=dict)
+    usage: dict[str, Usage] = field(default_factory=dict)
     tracebacks: int = 0
 
-    def add(self, number: int, request: FuzzRequest, reply: Reply, previous: FuzzRequest | None = None) -> None:
-        """Add one response.
+    def add(self, number: int, request: FuzzRequest, reply: Reply, previous: FuzzRequest | None = None) -> str:
+        """Add one response, and return the reason why it is wrong, or an empty string.
 
         :param previous: request before it on the same connection.
         """
@@ -78,13 +98,18 @@ class Report:
         if not request.is_watch:
             item = (reply.seconds, number, f"{request.method} {request.path[:160]}")
             (heapq.heappush if len(self.slowest) < _SLOWEST else heapq.heappushpop)(self.slowest, item)
+        return found
 
     def text(self) -> str:
         lines = [
             f"{self.requests} requests in {self.seconds:.1f} s, {self.failed} failed, {self.tracebacks} tracebacks"
         ]
         lines.append("codes: " + ", ".join(f"{code or 'none'} × {count}" for code, count in sorted(self.codes.items())))
-        lines.append("memory (RSS): " + ", ".join(f"{name} {size:.1f} MiB" for name, size in self.rss_mib.items()))
+        lines += [f"{name}: {usage.text()}" for name, usage in self.usage.items()]
+        if len(self.usage) > 1:
+            first, last = next(iter(self.usage.values())).tasks, list(self.usage.values())[-1].tasks
+            more = {name: last[name] - first.get(name, 0) for name in last if last[name] > first.get(name, 0)}
+            lines += [f"more tasks: {count} × {name}" for name, count in sorted(more.items())]
         lines += [f"slow: {seconds:.3f} s, request {number}: {path}" for seconds, number, path in sorted(self.slowest)]
         lines += [f"expected: {count} × {text}" for text, count in self.upstream_errors.most_common(20)]
         lines += [
@@ -94,16 +119,26 @@ class Report:
 
 
 class Fuzzer:
-    """A server with everything enabled, and the requests to it."""
+    """A server with everything enabled, and the requests to it.
 
-    def __init__(self, directory: Path, *, connections: int = 16, options: Sequence[str] = ()) -> None:
+    :param failed: called with number, request and reason of each failure as it occurs.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        connections: int = 16,
+        options: Sequence[str] = (),
+        failed: Callable[[int, FuzzRequest, str], None] = lambda *_: None,
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.server = ApiServer(directory)
         policy = directory / "audit.json"
         policy.write_text(json.dumps(_AUDIT_POLICY))
         audit = (f"--audit-policy-file={policy}", f"--audit-log-path={directory / 'audit.log'}")
         self._options = (*_EVERYTHING, *audit, *options)
-        self._connections = connections
+        self._connections, self._failed = connections, failed
         self._initial: dict[str, set[str]] = {}
         self.report = Report()
         self.catalog = Catalog((), ())
@@ -115,7 +150,18 @@ class Fuzzer:
         self.catalog = read_catalog(self.server.get)
         self._delete_definitions()
         self._initial = {path: self._names(path) for path in self._collections()}
-        self.report.rss_mib["initial"] = self.server.rss_mib()
+        self.report.usage["initial"] = self.usage()
+
+    def usage(self) -> Usage:
+        """Return the resources of the server."""
+        process = Path(f"/proc/{self.server.pid}")
+        descriptors, threads = (len(list((process / name).iterdir())) for name in ("fd", "task"))
+        return Usage(self.server.rss_mib(), descriptors, threads, self._tasks())
+
+    def _tasks(self) -> collections.Counter[str]:
+        """Return the number of tasks by function, without the one that responds."""
+        stacks = self.server.body("GET", _TASKS).decode().split("\n\n")[1:]
+        return collections.Counter(stack.strip().rpartition("\n")[2].strip() for stack in stacks)
 
     def stop(self) -> None:
         """Stop the server and count the errors in its log."""
@@ -137,7 +183,9 @@ class Fuzzer:
             connection = Connection(facts["url"], facts["token"], facts["caFile"])
             try:
                 for number, request in requests:
-                    self.report.add(number, request, await connection.send(request), connection.previous)
+                    reply = await connection.send(request)
+                    if found := self.report.add(number, request, reply, connection.previous):
+                        self._failed(number, request, found)
                     if not self.server.alive():
                         raise RuntimeError(f"the server exited:\n{self.server.tail()}")
             finally:
@@ -234,18 +282,22 @@ def run(
     connections: int,
     replay: Sequence[FuzzRequest] = (),
     progress: Callable[[str], None] = lambda _: None,
+    failed: Callable[[int, FuzzRequest, str], None] = lambda *_: None,
 ) -> Report:
     """Send the requests *replay*, then *numbers* of the sequence *seed*, in batches, and return the report."""
-    fuzzer = Fuzzer(directory, connections=connections)
+    fuzzer = Fuzzer(directory, connections=connections, failed=failed)
     fuzzer.start()
     try:
         for start in range(0, max(1, len(numbers)), batch):
             generated = ((number, generate(fuzzer.catalog, seed, number)) for number in numbers[start : start + batch])
             fuzzer.send(itertools.chain(enumerate(replay) if not start else (), generated))
-            size = fuzzer.server.rss_mib()
-            fuzzer.report.rss_mib.setdefault("after the first batch", size)
-            fuzzer.report.rss_mib["at the end"] = size
-            progress(f"{fuzzer.report.requests} requests, {fuzzer.report.failed} failed, {size:.1f} MiB")
+            if not start and len(numbers) > batch:
+                time.sleep(_SETTLE_SECONDS)
+                fuzzer.report.usage["after the first batch"] = fuzzer.usage()
+            progress(f"{fuzzer.report.requests} requests, {fuzzer.report.failed} failed, {fuzzer.usage().text()}")
+        if len(numbers) > batch:
+            time.sleep(_SETTLE_SECONDS)
+        fuzzer.report.usage["at the end"] = fuzzer.usage()
     finally:
         fuzzer.stop()
     return fuzzer.report

@@ -164,13 +164,17 @@ class ApiServer(Program):
 
     def request(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Any:
         """Return the decoded response; an error is a Status with a ``code``."""
+        return json.loads(self.body(method, path, body, content_type))
+
+    def body(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> bytes:
+        """Return the body of the response."""
         context = _tls_context(Path(self.facts["caFile"]).read_text())
         url = urllib.parse.urlparse(self.facts["url"])
         connection = http.client.HTTPSConnection(url.hostname or "", url.port, context=context, timeout=20)
         try:
             headers = {"Authorization": f"Bearer {self.facts['token']}", "Content-Type": content_type}
             connection.request(method, path, json.dumps(body) if body is not None else None, headers)
-            return json.loads(connection.getresponse().read())
+            return connection.getresponse().read()
         finally:
             connection.close()
 
