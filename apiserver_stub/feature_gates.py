@@ -49,6 +49,8 @@ GATES_IN_USE = frozenset(
         "ElasticIndexedJob",
         "EnvFiles",
         "GenericWorkload",
+        "HPAConfigurableTolerance",
+        "HPAContainerMetrics",
         "HPAScaleToZero",
         "HostnameOverride",
         "ImageVolume",

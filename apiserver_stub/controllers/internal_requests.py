@@ -18,6 +18,43 @@ if TYPE_CHECKING:
     from apiserver_stub.verbs.context import VerbContext
 
 
+def internal_request(
+    verb: str,
+    method: str,
+    resource: Resource,
+    identity: Identity,
+    controller: str,
+    *,
+    namespace: str = "",
+    name: str = "",
+    subresource: str = "",
+    body: Object | None = None,
+) -> Request:
+    """Return a request of the service account of *controller*."""
+    account = f"system:serviceaccount:{identity.system_namespace}"
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{identity.system_namespace}", "system:authenticated")
+    info = RequestInfo(
+        verb,
+        "",
+        group=resource.group,
+        version=resource.version,
+        resource=resource.plural,
+        subresource=subresource,
+        namespace=namespace,
+        name=name,
+    )
+    return Request(
+        method,
+        info,
+        Query(""),
+        {"Content-Type": JSON, "User-Agent": controller},
+        objects.encode(body) if body is not None else b"",
+        User(f"{account}:{controller}", groups=groups),
+        PLAIN,
+        identity,
+    )
+
+
 async def create_object(
     context: VerbContext, resource: Resource, obj: Object, identity: Identity, controller: str
 ) -> Record:
@@ -25,26 +62,9 @@ async def create_object(
 
     :raises ApiError: the object exists, is invalid, or is rejected by an admission plugin.
     """
-    metadata, account = obj["metadata"], f"system:serviceaccount:{identity.system_namespace}"
-    groups = ("system:serviceaccounts", f"system:serviceaccounts:{identity.system_namespace}", "system:authenticated")
-    info = RequestInfo(
-        "create",
-        "",
-        group=resource.group,
-        version=resource.version,
-        resource=resource.plural,
-        namespace=metadata.get("namespace", ""),
-    )
-    request = Request(
-        "POST",
-        info,
-        Query(""),
-        {"Content-Type": JSON, "User-Agent": controller},
-        objects.encode({"apiVersion": resource.api_version, "kind": resource.kind, **obj}),
-        User(f"{account}:{controller}", groups=groups),
-        PLAIN,
-        identity,
-    )
+    namespace = obj["metadata"].get("namespace", "")
+    body = {"apiVersion": resource.api_version, "kind": resource.kind, **obj}
+    request = internal_request("create", "POST", resource, identity, controller, namespace=namespace, body=body)
     try:
         reply = await create(context, request, resource)
     finally:

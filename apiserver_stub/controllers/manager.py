@@ -19,6 +19,7 @@ from apiserver_stub.controllers.views import View
 from nodeagent.base.release import OLDEST, Release
 
 if TYPE_CHECKING:
+    from apiserver_stub.controllers.autoscaling.metrics import MetricsClient
     from apiserver_stub.kinds.registry import Registry
     from apiserver_stub.verbs.context import VerbContext
     from nodeagent.base.aio import Clock
@@ -68,11 +69,12 @@ class ControllerManager:
         event_ttl_seconds: int | None = None,
         leadership: Leadership | None = None,
         release: Release = OLDEST,
+        metrics: MetricsClient | None = None,
     ) -> None:
         self._index = ObjectIndex(verbs.store, views_of(controllers, identity))
         leadership = leadership or Leadership(verbs.store, identity, clock)
         context = ControllerContext(
-            verbs, registry, identity, gates, self._index, leadership, clock, event_ttl_seconds, release
+            verbs, registry, identity, gates, self._index, leadership, clock, event_ttl_seconds, release, metrics
         )
         self._controllers = [item(context) for item in controllers]
 

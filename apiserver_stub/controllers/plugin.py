@@ -13,6 +13,7 @@ from nodeagent.base.release import OLDEST, Release
 from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
+    from apiserver_stub.controllers.autoscaling.metrics import MetricsClient
     from apiserver_stub.controllers.leadership import Leadership
     from apiserver_stub.kinds.registry import Registry
     from apiserver_stub.verbs.context import VerbContext
@@ -35,6 +36,8 @@ class ControllerContext(Struct, frozen=True):
     event_ttl_seconds: int | None = None
     release: Release = OLDEST
     """Kubernetes release whose API the server has."""
+    metrics: MetricsClient | None = None
+    """Reader of metrics, if the server can connect to node agents."""
 
     def writer(self, controller: str) -> ObjectWriter:
         """Return the writer of *controller*."""

@@ -1,4 +1,4 @@
-"""HorizontalPodAutoscalers, which the horizontal pod autoscaler of kube-controller-manager processes."""
+"""HorizontalPodAutoscalers."""
 
 from __future__ import annotations
 

@@ -146,11 +146,13 @@ class NodeAgents:
         ) as session:
             yield session
 
-    async def call(self, node_name: str, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
+    async def call(
+        self, node_name: str, method: str, path: str, body: bytes = b"", *, max_reply_bytes: int = _MAX_REPLY_BYTES
+    ) -> tuple[int, bytes]:
         """Send a request with a JSON body to the agent of a node and return the status and the body of the response.
 
         :raises ApiError: the node does not exist or has no address.
-        :raises Unreachable: the agent cannot be reached, or does not respond in time.
+        :raises Unreachable: the agent cannot be reached, does not respond in time, or sends a larger response.
         """
         import aiohttp  # Deferred: see session.
 
@@ -160,7 +162,12 @@ class NodeAgents:
             async with asyncio.timeout(_CALL_SECONDS), self.session(endpoint) as session:
                 url = endpoint.origin + path
                 async with session.request(method, url, data=body or None, headers=headers) as response:
-                    return response.status, await response.content.read(_MAX_REPLY_BYTES)
+                    data = b""
+                    async for piece in response.content.iter_any():
+                        data += piece
+                        if len(data) > max_reply_bytes:
+                            raise Unreachable(f"response exceeds {max_reply_bytes} bytes")
+                    return response.status, data
         except TimeoutError as error:
             raise Unreachable(f"no response within {_CALL_SECONDS:.0f} s") from error
         except (aiohttp.ClientError, OSError) as error:

@@ -11,9 +11,12 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from apiserver_stub.aggregation.extension_client import ExtensionClient, ExtensionRequestError
+from apiserver_stub.aggregation.remotes import Remotes
 from apiserver_stub.controller_discovery import discover_controllers
+from apiserver_stub.controllers.autoscaling.metrics import MetricsClient, MetricsError
 from apiserver_stub.controllers.cluster_role_aggregation import keep_aggregated
 from apiserver_stub.controllers.devices.claim_controller import device_resources, run_claim_controller
 from apiserver_stub.controllers.devices.taint_eviction import NAME as DEVICE_TAINT_EVICTION
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from apiserver_stub.verbs.context import VerbContext
 
 Run = Callable[[], Awaitable[None]]
+_MAX_STATISTICS_BYTES = 16 << 20
 
 
 class ControllerResources(Struct, frozen=True):
@@ -59,6 +63,8 @@ class ControllerResources(Struct, frozen=True):
     authorizer: Chain
     ca_certificate: str
     event_ttl_seconds: int | None
+    remotes: Remotes
+    extensions: ExtensionClient
 
 
 def build_leadership(options: Options, store: Store, stack: AsyncExitStack) -> Leadership:
@@ -91,6 +97,7 @@ async def start_controllers(options: Options, tasks: TaskOwner, parts: Controlle
             parts.event_ttl_seconds,
             parts.leadership,
             options.compatibility_version,
+            _metrics(options, parts),
         )
         tasks.start(manager.run(), "controllers")
     if options.sign_node_certificates:
@@ -108,6 +115,24 @@ async def start_controllers(options: Options, tasks: TaskOwner, parts: Controlle
                 signs_clients=signs_clients,
             )
             tasks.start(parts.leadership.run_while_leading(signing), "node-certificates")
+
+
+def _metrics(options: Options, parts: ControllerResources) -> MetricsClient:
+    """Return the reader of metrics, from extension servers and node agents."""
+
+    async def read_api(group: str, version: str, path: str) -> Any:
+        remote = parts.remotes.table.get((group, version))
+        if remote is None:
+            raise LookupError(group)
+        try:
+            return await parts.extensions.read(remote, path)
+        except ExtensionRequestError as error:
+            raise MetricsError(str(error)) from error
+
+    async def read_node(node: str, path: str) -> tuple[int, bytes]:
+        return await parts.agents.call(node, "GET", path, max_reply_bytes=_MAX_STATISTICS_BYTES)
+
+    return MetricsClient(read_api, read_node, options.identity, SystemClock())
 
 
 def _objects(options: Options, parts: ControllerResources) -> Iterator[tuple[str, Run]]:

@@ -264,6 +264,8 @@ async def start(options: Options) -> RunningServer:
                 authorization.chain,
                 ca_certificate,
                 event_ttl_seconds,
+                remotes,
+                extensions,
             ),
         )
         contention = _contention_profile(options)

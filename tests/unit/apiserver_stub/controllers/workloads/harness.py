@@ -7,10 +7,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from apiserver_stub.apimachinery import objects
+from apiserver_stub.controllers.autoscaling.metrics import MetricsClient
 from apiserver_stub.controllers.internal_requests import create_object
 from apiserver_stub.controllers.manager import ControllerManager, bundled_controllers, served
 from apiserver_stub.feature_gates import build_gates
 from nodeagent.base.identity import Identity
+from nodeagent.base.release import OLDEST, Release
 from nodeagent.testing import FakeClock
 from tests.unit.apiserver_stub.controllers.harness import REGISTRY, MeteredStore, context, rest, running
 
@@ -99,10 +101,19 @@ class Cluster:
 
 
 @asynccontextmanager
-async def cluster(store: MeteredStore, clock: FakeClock, *names: str) -> AsyncIterator[Cluster]:
-    """Run the controllers *names*, by default all."""
+async def cluster(
+    store: MeteredStore,
+    clock: FakeClock,
+    *names: str,
+    metrics: MetricsClient | None = None,
+    release: Release = OLDEST,
+    **gates: bool,
+) -> AsyncIterator[Cluster]:
+    """Run the controllers *names*, by default all, with feature *gates*."""
     chosen = [item for item in served(bundled_controllers(), REGISTRY, Identity()) if not names or item.name in names]
-    manager = ControllerManager(chosen, context(store), REGISTRY, Identity(), build_gates({}), clock, 3600)
+    manager = ControllerManager(
+        chosen, context(store), REGISTRY, Identity(), build_gates(gates, release), clock, 3600, metrics=metrics
+    )
     async with running(store, manager.run()):
         yield Cluster(store, clock)
 

@@ -1,0 +1,1 @@
+"""Horizontal autoscaling: metrics, the number of replicas that they require, and the limits of a change."""
