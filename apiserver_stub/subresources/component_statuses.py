@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
-from apiserver_stub.apimachinery.status import ApiError
+from apiserver_stub.apimachinery.status import not_found
 from apiserver_stub.storage import Record
 from apiserver_stub.verbs.lists import check_list_options, selection
 from apiserver_stub.verbs.responses import Page, Reply
@@ -43,12 +43,12 @@ class ComponentStatuses:
     async def read(self, request: Request, resource: Resource) -> Reply:
         """Check one component or all of them.
 
-        :raises ApiError: 500, there is no such component; 400, a selector is invalid.
+        :raises ApiError: 404, there is no such component, for which upstream responds 500; 400, a selector is invalid.
         """
         checks = self._checks()
         if name := request.info.name:
             if name not in checks:
-                raise ApiError(500, "", f"Component not found: {name}")  # As upstream, not 404.
+                raise not_found(resource.group, resource.plural, name)
             return Reply(200, record=_record(resource, name, await checks[name]()))
         chosen = selection(request, resource)
         check_list_options(request)

@@ -228,4 +228,4 @@ def test_component_statuses_show_the_health_of_the_components(api: Api) -> None:
     shown = cells(api, f"{path}/etcd-0")
     assert shown == {"Name": "etcd-0", "Status": "Healthy", "Message": "ok", "Error": ""}
     code, rejection = api.call("GET", f"{path}/x")
-    assert (code, rejection["message"]) == (500, "Component not found: x")
+    assert (code, rejection["message"]) == (404, 'componentstatuses "x" not found')

@@ -116,19 +116,22 @@ async def test_deleted_kubernetes_service_is_restored(tmp_path: Path, monkeypatc
     headers = {"Authorization": f"Bearer {running.token}"}
     try:
         async with aiohttp.ClientSession(running.url, headers=headers) as client:
-            for kind, what in (("services", "spec"), ("endpoints", "subsets")):
-                path = f"/api/v1/namespaces/default/{kind}/kubernetes"
-                async with client.get(path, ssl=context) as response:
-                    before = await response.json()
-                async with client.delete(path, ssl=context) as response:
-                    assert response.status == 200
+
+            async def read(path: str, what: str) -> Any:
                 async with asyncio.timeout(30):
                     while True:
                         async with client.get(path, ssl=context) as response:
                             found = await response.json()
                         if found.get(what):
-                            break
+                            return found
                         await asyncio.sleep(0.05)
+
+            for kind, what in (("services", "spec"), ("endpoints", "subsets")):
+                path = f"/api/v1/namespaces/default/{kind}/kubernetes"
+                before = await read(path, what)  # The endpoints are deleted with the Service.
+                async with client.delete(path, ssl=context) as response:
+                    assert response.status == 200
+                found = await read(path, what)
                 assert found["metadata"]["uid"] != before["metadata"]["uid"]
                 assert found[what] == before[what]
     finally:
