@@ -117,6 +117,7 @@ GATES_IN_USE = frozenset(
         "SupplementalGroupsPolicy",
         "TaintTolerationComparisonOperators",
         "TokenRequestServiceAccountUIDValidation",
+        "TopologyAwareHints",
         "TranslateStreamCloseWebsocketRequests",
         "UnauthenticatedHTTP2DOSMitigation",
         "UserNamespacesHostNetworkSupport",

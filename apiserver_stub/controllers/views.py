@@ -169,6 +169,7 @@ class NodeStatus(msgspec.Struct, frozen=True, rename="camel"):
     """Status of a node."""
 
     conditions: tuple[Condition, ...] | None = None
+    allocatable: dict[str, str] | None = None
 
 
 class NodeView(View, frozen=True, rename="camel"):

@@ -26,8 +26,9 @@ def endpoint_slice_group(identity: Identity) -> str:
 class EndpointSliceStrategy(Strategy):
     """EndpointSlices; the address type is immutable."""
 
-    def __init__(self, rules: AddressRules = EARLY_RULES) -> None:
-        self._rules = rules
+    def __init__(self, rules: AddressRules = EARLY_RULES, *, has_node_hints: bool = False) -> None:
+        """Keep the hints for nodes of new endpoints if *has_node_hints* (spec: gate.PreferSameTrafficDistribution)."""
+        self._rules, self._has_node_hints = rules, has_node_hints
 
     def default(self, new: Object) -> None:
         defaulting.ENDPOINT_SLICE.apply(new)
@@ -40,9 +41,13 @@ class EndpointSliceStrategy(Strategy):
 
     def prepare_create(self, new: Object) -> None:
         new["metadata"]["generation"] = 1
+        if not self._has_node_hints:
+            _drop_node_hints(new)
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
-        """Accept all fields; there is no status."""
+        """Accept all fields, hints for nodes if they are in use; there is no status."""
+        if not self._has_node_hints and not any("forNodes" in hints for hints in _hints(old)):
+            _drop_node_hints(new)
 
     def validate(self, new: Object) -> list[Cause]:
         return validate_slice(new, self._rules)
@@ -61,6 +66,15 @@ class EndpointSliceStrategy(Strategy):
             endpoint.pop("deprecatedTopology", None)
 
 
+def _hints(item: Object) -> list[Object]:
+    return [endpoint["hints"] for endpoint in item.get("endpoints") or () if endpoint.get("hints")]
+
+
+def _drop_node_hints(item: Object) -> None:
+    for hints in _hints(item):
+        hints.pop("forNodes", None)
+
+
 def resources(settings: KindSettings) -> list[Resource]:
     return [
         Resource(
@@ -70,7 +84,10 @@ def resources(settings: KindSettings) -> list[Resource]:
             "endpointslices",
             hashed_version="v1beta1",
             metadata_rules=MetadataRules(changes=0),
-            strategy=EndpointSliceStrategy(AddressRules.of(settings.gates, settings.compatibility_version)),
+            strategy=EndpointSliceStrategy(
+                AddressRules.of(settings.gates, settings.compatibility_version),
+                has_node_hints=settings.gates.enabled("PreferSameTrafficDistribution"),
+            ),
             columns=(
                 NAME,
                 at("AddressType", "addressType", default=""),

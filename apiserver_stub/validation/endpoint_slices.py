@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import (
@@ -20,7 +20,7 @@ from apiserver_stub.validation.container_ports import PROTOCOLS
 from nodeagent.base.names import label_problems, label_value_problems, qualified_name_problems, subdomain_problems
 
 _ADDRESS_TYPES = ("FQDN", "IPv4", "IPv6")
-_MOST_ENDPOINTS, _MOST_ADDRESSES, _MOST_PORTS, _MOST_ZONES = 1000, 100, 20000, 8
+_MOST_ENDPOINTS, _MOST_ADDRESSES, _MOST_PORTS, _MOST_HINTS = 1000, 100, 20000, 8
 
 
 def validate_slice(endpoint_slice: Object, rules: AddressRules = EARLY_RULES) -> list[Cause]:
@@ -71,8 +71,9 @@ def _validate_endpoint(endpoint: Object, field: str, kind: str, rules: AddressRu
         causes += invalid_each(f"{field}.nodeName", node, subdomain_problems(node))
     if (host := endpoint.get("hostname")) is not None:
         causes += invalid_each(f"{field}.hostname", host, label_problems(host))
-    zones = (endpoint.get("hints") or {}).get("forZones") or []
-    return causes + list(_validate_zones(zones, f"{field}.hints.forZones"))
+    hints = endpoint.get("hints") or {}
+    causes += _validate_hints(hints.get("forZones") or [], f"{field}.hints.forZones", label_value_problems)
+    return causes + list(_validate_hints(hints.get("forNodes") or [], f"{field}.hints.forNodes", subdomain_problems))
 
 
 def _validate_address(text: str, field: str, kind: str, rules: AddressRules) -> list[Cause]:
@@ -102,17 +103,17 @@ def _validate_domain(text: str, field: str) -> list[Cause]:
     return []
 
 
-def _validate_zones(zones: Sequence[Object], field: str) -> Iterator[Cause]:
-    if len(zones) > _MOST_ZONES:
-        yield too_many(field, len(zones), _MOST_ZONES)
+def _validate_hints(hints: Sequence[Object], field: str, problems: Callable[[str], list[str]]) -> Iterator[Cause]:
+    if len(hints) > _MOST_HINTS:
+        yield too_many(field, len(hints), _MOST_HINTS)
         return
     seen: set[str] = set()
-    for index, zone in enumerate(zones):
-        path, name = f"{field}[{index}].name", zone.get("name") or ""
+    for index, hint in enumerate(hints):
+        path, name = f"{field}[{index}].name", hint.get("name") or ""
         if name in seen:
             yield duplicate(path, name)
         seen.add(name)
-        yield from invalid_each(path, name, label_value_problems(name))
+        yield from invalid_each(path, name, problems(name))
 
 
 def _validate_ports(ports: Sequence[Object]) -> Iterator[Cause]:

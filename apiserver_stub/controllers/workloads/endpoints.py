@@ -11,6 +11,7 @@ from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.controllers.plugin import ControllerContext
 from apiserver_stub.controllers.views import NodeView, OwnerView, PodView, ServiceView, View
 from apiserver_stub.controllers.workloads import service_endpoints as compute
+from apiserver_stub.controllers.workloads.endpoint_hints import EndpointHints
 from apiserver_stub.controllers.workloads.owner_controller import OwnerController
 from apiserver_stub.controllers.workloads.owners import controller_ref
 from apiserver_stub.controllers.workloads.pod_writer import is_terminating
@@ -156,6 +157,10 @@ class EndpointSlices(_ServiceController):
         self._manager = f"endpointslice-controller.{identity.api_domain}"
         self._zone_label = identity.label("zone", "topology")
         self._headless_label = identity.label("headless", "service")
+        self._hints = EndpointHints(context, self.events, self.queue.add)
+
+    async def deleted(self, key: str) -> None:
+        self._hints.drop(key)
 
     async def sync(self, owner: Object) -> None:
         pods = await self._pods_of(owner)
@@ -169,6 +174,7 @@ class EndpointSlices(_ServiceController):
         try:
             for ip_family in owner["spec"].get("ipFamilies") or ("IPv4",):
                 groups = compute.slice_endpoints(owner, pods, ip_family, zones)
+                self._hints.assign(owner, ip_family, groups.values())
                 await self._reconcile(owner, ip_family, groups, existing)
             for item in existing:
                 await self.writer.delete(self._slices, item["metadata"])

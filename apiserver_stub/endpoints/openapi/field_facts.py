@@ -145,7 +145,7 @@ core.ServiceSpec clusterIPs ipFamilies ports
 core.ServiceStatus conditions
 core.TopologySpreadConstraint matchLabelKeys
 discovery.Endpoint addresses
-discovery.EndpointHints forZones
+discovery.EndpointHints forNodes forZones
 discovery.EndpointSlice endpoints ports
 flowcontrol.FlowSchemaSpec rules
 flowcontrol.FlowSchemaStatus conditions

@@ -17,7 +17,7 @@ from nodeagent.base.apiproto._proto import meta_v1_pb2 as nodeagent_dot_base_dot
 from nodeagent.base.apiproto._proto import options_pb2 as nodeagent_dot_base_dot_apiproto_dot___proto_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n1nodeagent/base/apiproto/_proto/discovery_v1.proto\x12\x1anodeagent.api.discovery.v1\x1a,nodeagent/base/apiproto/_proto/core_v1.proto\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"\xe2\x03\n\x08\x45ndpoint\x12\x1e\n\taddresses\x18\x01 \x03(\tB\x0b\x88\xb5\x18\x01\x9a\xb5\x18\x03set\x12H\n\nconditions\x18\x02 \x01(\x0b\x32..nodeagent.api.discovery.v1.EndpointConditionsB\x04\x88\xb5\x18\x01\x12\x15\n\x08hostname\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x39\n\ttargetRef\x18\x04 \x01(\x0b\x32&.nodeagent.api.core.v1.ObjectReference\x12X\n\x12\x64\x65precatedTopology\x18\x05 \x03(\x0b\x32<.nodeagent.api.discovery.v1.Endpoint.DeprecatedTopologyEntry\x12\x15\n\x08nodeName\x18\x06 \x01(\tH\x01\x88\x01\x01\x12\x11\n\x04zone\x18\x07 \x01(\tH\x02\x88\x01\x01\x12\x38\n\x05hints\x18\x08 \x01(\x0b\x32).nodeagent.api.discovery.v1.EndpointHints\x1a\x39\n\x17\x44\x65precatedTopologyEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0b\n\t_hostnameB\x0b\n\t_nodeNameB\x07\n\x05_zone\"~\n\x12\x45ndpointConditions\x12\x12\n\x05ready\x18\x01 \x01(\x08H\x00\x88\x01\x01\x12\x14\n\x07serving\x18\x02 \x01(\x08H\x01\x88\x01\x01\x12\x18\n\x0bterminating\x18\x03 \x01(\x08H\x02\x88\x01\x01\x42\x08\n\x06_readyB\n\n\x08_servingB\x0e\n\x0c_terminating\"F\n\rEndpointHints\x12\x35\n\x08\x66orZones\x18\x01 \x03(\x0b\x32#.nodeagent.api.discovery.v1.ForZone\"\xa0\x01\n\x0c\x45ndpointPort\x12\x11\n\x04name\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x15\n\x08protocol\x18\x02 \x01(\tH\x01\x88\x01\x01\x12\x11\n\x04port\x18\x03 \x01(\x05H\x02\x88\x01\x01\x12\x18\n\x0b\x61ppProtocol\x18\x04 \x01(\tH\x03\x88\x01\x01:\n\x92\xb5\x18\x06\x61tomicB\x07\n\x05_nameB\x0b\n\t_protocolB\x07\n\x05_portB\x0e\n\x0c_appProtocol\"\xfe\x01\n\rEndpointSlice\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12=\n\tendpoints\x18\x02 \x03(\x0b\x32$.nodeagent.api.discovery.v1.EndpointB\x04\x88\xb5\x18\x01\x12=\n\x05ports\x18\x03 \x03(\x0b\x32(.nodeagent.api.discovery.v1.EndpointPortB\x04\x88\xb5\x18\x01\x12\x1e\n\x0b\x61\x64\x64ressType\x18\x04 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01:\x04\x88\xb5\x18\x01\x42\x0e\n\x0c_addressType\"\x92\x01\n\x11\x45ndpointSliceList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12>\n\x05items\x18\x02 \x03(\x0b\x32).nodeagent.api.discovery.v1.EndpointSliceB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"+\n\x07\x46orZone\x12\x17\n\x04name\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x42\x07\n\x05_nameb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n1nodeagent/base/apiproto/_proto/discovery_v1.proto\x12\x1anodeagent.api.discovery.v1\x1a,nodeagent/base/apiproto/_proto/core_v1.proto\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"\xe2\x03\n\x08\x45ndpoint\x12\x1e\n\taddresses\x18\x01 \x03(\tB\x0b\x88\xb5\x18\x01\x9a\xb5\x18\x03set\x12H\n\nconditions\x18\x02 \x01(\x0b\x32..nodeagent.api.discovery.v1.EndpointConditionsB\x04\x88\xb5\x18\x01\x12\x15\n\x08hostname\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x39\n\ttargetRef\x18\x04 \x01(\x0b\x32&.nodeagent.api.core.v1.ObjectReference\x12X\n\x12\x64\x65precatedTopology\x18\x05 \x03(\x0b\x32<.nodeagent.api.discovery.v1.Endpoint.DeprecatedTopologyEntry\x12\x15\n\x08nodeName\x18\x06 \x01(\tH\x01\x88\x01\x01\x12\x11\n\x04zone\x18\x07 \x01(\tH\x02\x88\x01\x01\x12\x38\n\x05hints\x18\x08 \x01(\x0b\x32).nodeagent.api.discovery.v1.EndpointHints\x1a\x39\n\x17\x44\x65precatedTopologyEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0b\n\t_hostnameB\x0b\n\t_nodeNameB\x07\n\x05_zone\"~\n\x12\x45ndpointConditions\x12\x12\n\x05ready\x18\x01 \x01(\x08H\x00\x88\x01\x01\x12\x14\n\x07serving\x18\x02 \x01(\x08H\x01\x88\x01\x01\x12\x18\n\x0bterminating\x18\x03 \x01(\x08H\x02\x88\x01\x01\x42\x08\n\x06_readyB\n\n\x08_servingB\x0e\n\x0c_terminating\"\x83\x01\n\rEndpointHints\x12\x35\n\x08\x66orZones\x18\x01 \x03(\x0b\x32#.nodeagent.api.discovery.v1.ForZone\x12;\n\x08\x66orNodes\x18\x02 \x03(\x0b\x32#.nodeagent.api.discovery.v1.ForNodeB\x04\xc8\xb5\x18!\"\xa0\x01\n\x0c\x45ndpointPort\x12\x11\n\x04name\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x15\n\x08protocol\x18\x02 \x01(\tH\x01\x88\x01\x01\x12\x11\n\x04port\x18\x03 \x01(\x05H\x02\x88\x01\x01\x12\x18\n\x0b\x61ppProtocol\x18\x04 \x01(\tH\x03\x88\x01\x01:\n\x92\xb5\x18\x06\x61tomicB\x07\n\x05_nameB\x0b\n\t_protocolB\x07\n\x05_portB\x0e\n\x0c_appProtocol\"\xfe\x01\n\rEndpointSlice\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12=\n\tendpoints\x18\x02 \x03(\x0b\x32$.nodeagent.api.discovery.v1.EndpointB\x04\x88\xb5\x18\x01\x12=\n\x05ports\x18\x03 \x03(\x0b\x32(.nodeagent.api.discovery.v1.EndpointPortB\x04\x88\xb5\x18\x01\x12\x1e\n\x0b\x61\x64\x64ressType\x18\x04 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01:\x04\x88\xb5\x18\x01\x42\x0e\n\x0c_addressType\"\x92\x01\n\x11\x45ndpointSliceList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12>\n\x05items\x18\x02 \x03(\x0b\x32).nodeagent.api.discovery.v1.EndpointSliceB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"+\n\x07\x46orNode\x12\x17\n\x04name\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x42\x07\n\x05_name\"+\n\x07\x46orZone\x12\x17\n\x04name\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x42\x07\n\x05_nameb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -30,6 +30,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ENDPOINT'].fields_by_name['addresses']._serialized_options = b'\210\265\030\001\232\265\030\003set'
   _globals['_ENDPOINT'].fields_by_name['conditions']._loaded_options = None
   _globals['_ENDPOINT'].fields_by_name['conditions']._serialized_options = b'\210\265\030\001'
+  _globals['_ENDPOINTHINTS'].fields_by_name['forNodes']._loaded_options = None
+  _globals['_ENDPOINTHINTS'].fields_by_name['forNodes']._serialized_options = b'\310\265\030!'
   _globals['_ENDPOINTPORT']._loaded_options = None
   _globals['_ENDPOINTPORT']._serialized_options = b'\222\265\030\006atomic'
   _globals['_ENDPOINTSLICE'].fields_by_name['metadata']._loaded_options = None
@@ -48,6 +50,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ENDPOINTSLICELIST'].fields_by_name['items']._serialized_options = b'\210\265\030\001'
   _globals['_ENDPOINTSLICELIST']._loaded_options = None
   _globals['_ENDPOINTSLICELIST']._serialized_options = b'\210\265\030\001'
+  _globals['_FORNODE'].fields_by_name['name']._loaded_options = None
+  _globals['_FORNODE'].fields_by_name['name']._serialized_options = b'\210\265\030\001'
   _globals['_FORZONE'].fields_by_name['name']._loaded_options = None
   _globals['_FORZONE'].fields_by_name['name']._serialized_options = b'\210\265\030\001'
   _globals['_ENDPOINT']._serialized_start=220
@@ -56,14 +60,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ENDPOINT_DEPRECATEDTOPOLOGYENTRY']._serialized_end=667
   _globals['_ENDPOINTCONDITIONS']._serialized_start=704
   _globals['_ENDPOINTCONDITIONS']._serialized_end=830
-  _globals['_ENDPOINTHINTS']._serialized_start=832
-  _globals['_ENDPOINTHINTS']._serialized_end=902
-  _globals['_ENDPOINTPORT']._serialized_start=905
-  _globals['_ENDPOINTPORT']._serialized_end=1065
-  _globals['_ENDPOINTSLICE']._serialized_start=1068
-  _globals['_ENDPOINTSLICE']._serialized_end=1322
-  _globals['_ENDPOINTSLICELIST']._serialized_start=1325
-  _globals['_ENDPOINTSLICELIST']._serialized_end=1471
-  _globals['_FORZONE']._serialized_start=1473
-  _globals['_FORZONE']._serialized_end=1516
+  _globals['_ENDPOINTHINTS']._serialized_start=833
+  _globals['_ENDPOINTHINTS']._serialized_end=964
+  _globals['_ENDPOINTPORT']._serialized_start=967
+  _globals['_ENDPOINTPORT']._serialized_end=1127
+  _globals['_ENDPOINTSLICE']._serialized_start=1130
+  _globals['_ENDPOINTSLICE']._serialized_end=1384
+  _globals['_ENDPOINTSLICELIST']._serialized_start=1387
+  _globals['_ENDPOINTSLICELIST']._serialized_end=1533
+  _globals['_FORNODE']._serialized_start=1535
+  _globals['_FORNODE']._serialized_end=1578
+  _globals['_FORZONE']._serialized_start=1580
+  _globals['_FORZONE']._serialized_end=1623
 # @@protoc_insertion_point(module_scope)

@@ -51,6 +51,33 @@ def test_topology_is_dropped() -> None:
     assert made["endpoints"] == [{"addresses": ["10.1.0.1"]}]
 
 
+def with_node_hints() -> dict[str, Any]:
+    made = piece()
+    made["endpoints"][0]["hints"] = {"forNodes": [{"name": "Node_1"}], "forZones": [{"name": "a b"}]}
+    return made
+
+
+def test_hints_for_nodes_are_kept_if_they_are_enabled_or_in_use() -> None:
+    for has_node_hints in (False, True):
+        strategy, new = EndpointSliceStrategy(has_node_hints=has_node_hints), with_node_hints()
+        strategy.prepare_create(new)
+        assert ("forNodes" in new["endpoints"][0]["hints"]) is has_node_hints
+    updated, unused = with_node_hints(), with_node_hints()
+    EndpointSliceStrategy().prepare_update(updated, with_node_hints(), "")
+    EndpointSliceStrategy().prepare_update(unused, piece(), "")
+    assert "forNodes" in updated["endpoints"][0]["hints"]
+    assert "forNodes" not in unused["endpoints"][0]["hints"]
+
+
+def test_hints_name_zones_and_nodes() -> None:
+    made = with_node_hints()
+    hints = made["endpoints"][0]["hints"]
+    field = "endpoints[0].hints"
+    assert fields(made) == [f"{field}.forZones[0].name", f"{field}.forNodes[0].name"]
+    hints["forNodes"], hints["forZones"] = [{"name": f"n{number}"} for number in range(9)], [{"name": "a"}] * 2
+    assert fields(made) == [f"{field}.forZones[1].name", f"{field}.forNodes"]
+
+
 def test_new_fqdn_slice_causes_a_warning() -> None:
     made = piece(["web.example.com"], kind="FQDN")
 
