@@ -118,14 +118,18 @@ def _balance(assigned: list[str], desired: Mapping[str, tuple[int, float]]) -> N
     counts = Counter(dict.fromkeys(desired, 0))
     counts.update(assigned)
     while True:
-        surplus = {zone: count - desired.get(zone, (0, 0.0))[1] for zone, count in counts.items()}
-        lowest = {zone: minimum for zone, (minimum, _) in desired.items() if counts[zone] < minimum}
-        if lowest:
-            receiver = next(iter(lowest))
-            givers = [zone for zone, count in counts.items() if count > desired.get(zone, (0, 0.0))[0]]
+        surplus = {zone: counts[zone] - share for zone, (_, share) in desired.items()}
+        # No client is in these zones, so none of their endpoints stay there.
+        others = [zone for zone, count in counts.items() if count and zone not in desired]
+        lowest = [zone for zone, (minimum, _) in desired.items() if counts[zone] < minimum]
+        receiver = lowest[0] if lowest else min(surplus, key=surplus.__getitem__)
+        if others:
+            giver = others[0]
+        elif lowest:
+            givers = [zone for zone, (minimum, _) in desired.items() if counts[zone] > minimum]
             giver = max(givers, key=surplus.__getitem__)
         else:
-            receiver, giver = min(desired, key=surplus.__getitem__), max(surplus, key=surplus.__getitem__)
+            giver = max(surplus, key=surplus.__getitem__)
             if surplus[giver] < 1 or surplus[receiver] > -1:
                 return
         # The last one, so that endpoints which exist for longer keep their zones.
