@@ -15,7 +15,7 @@ SOURCES := $(wildcard nodeagent plugins apiserver_stub tools tests benchmarks)
 # The longest one starts first.
 CHECKS := check-types check-wording check-code check-generated check-commits check-spelling
 
-.PHONY: help run test vm-test unit check fmt docs changelog client-suites mutants dist bench install uninstall clean
+.PHONY: help run test vm-test unit check fmt docs changelog client-suites mutants fuzz dist bench install uninstall clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,6 +76,10 @@ client-suites: $(DEV_READY) ## Run the tests of Kubernetes clients against the A
 
 mutants: $(DEV_READY) ## Change conditions of the code and list those whose change no test detects; ARGS="--sample 500 --integration"
 	$(BIN)/python -m tests.mutants $(ARGS)
+
+fuzz: $(DEV_READY) ## Fuzz the parsers of untrusted input, guided by coverage; SECONDS=600 per target, ARGS="yaml cel" selects
+	tools/bootstrap $(VENV) --editable '.[dev,fuzz]'
+	$(BIN)/python -m tests.fuzz $(if $(SECONDS),--seconds $(SECONDS)) $(ARGS)
 
 bench: $(DEV_READY) ## Run the benchmarks on this host
 	$(BIN)/python -m benchmarks $(ARGS)

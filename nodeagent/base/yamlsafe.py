@@ -155,6 +155,8 @@ class _Open(MutableStruct):
     size: int = 1
     key: Any = None
     has_key: bool = False
+    merges: bool = False
+    """The key is ``<<`` without quotes: the value is merged."""
     merged: list[Any] = field(default_factory=list)
 
 
@@ -202,7 +204,7 @@ class _Builder:
                 value = _scalar(event, line)
                 if event.anchor:
                     self._anchors[event.anchor] = (value, 1)
-                self._add(value, 1, line)
+                self._add(value, 1, line, merges=value == "<<" and event.tag is None and event.implicit[0])
             case yaml.MappingStartEvent():
                 self._open({}, event, line, "map")
             case yaml.SequenceStartEvent():
@@ -234,11 +236,11 @@ class _Builder:
             self._anchors[done.anchor] = (done.value, done.size)
         self._attach(done.value, done.size, done.line)
 
-    def _add(self, value: Any, size: int, line: int) -> None:
+    def _add(self, value: Any, size: int, line: int, *, merges: bool = False) -> None:
         self._count(size, line)
-        self._attach(value, size, line)
+        self._attach(value, size, line, merges=merges)
 
-    def _attach(self, value: Any, size: int, line: int) -> None:
+    def _attach(self, value: Any, size: int, line: int, *, merges: bool = False) -> None:
         """Add a finished value to the enclosing collection."""
         if not self._stack:
             self._document.value = value
@@ -249,10 +251,10 @@ class _Builder:
             self._record_line(line)
             parent.value.append(value)
         elif not parent.has_key:
-            parent.key, parent.has_key = _key(value, line), True
+            parent.key, parent.has_key, parent.merges = _key(value, line), True, merges
             if parent.key in parent.value:
                 _record(Repeat(line, parent.key), self._repeats)
-        elif parent.key == "<<":
+        elif parent.merges:
             parent.merged.extend(_mergeable(value, line))
             parent.has_key = False
         else:
