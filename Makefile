@@ -15,7 +15,7 @@ SOURCES := $(wildcard nodeagent plugins apiserver_stub tools tests benchmarks)
 # The longest one starts first.
 CHECKS := check-types check-wording check-code check-generated check-commits check-spelling
 
-.PHONY: help run test vm-test unit check fmt docs changelog client-suites mutants fuzz dist bench install uninstall clean
+.PHONY: help run test vm-test unit check fmt docs changelog client-suites mutants fuzz dist bench plots install uninstall clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,6 +83,9 @@ fuzz: $(DEV_READY) ## Fuzz the parsers of untrusted input, guided by coverage; S
 
 bench: $(DEV_READY) ## Run the benchmarks on this host
 	$(BIN)/python -m benchmarks $(ARGS)
+
+plots: $(DEV_READY) ## Draw the recorded results of all versions in docs/benchmarks-history.svg
+	$(BIN)/python -m benchmarks.plots
 
 dist: $(DEV_READY) ## Build wheel, Debian packages, executable, image, SBOM and checksums in dist/; ARGS="python deb" selects
 	@$(BIN)/python -m tools.artifacts $(ARGS)

@@ -9,6 +9,9 @@ from typing import Protocol
 
 UPSTREAM = "kubelet and kube-apiserver 1.29.1 with containerd 1.6.20 on 2 cores"
 
+UPSTREAM_RUNS = "upstream"
+"""Key of the results of upstream in a recorded result."""
+
 
 @dataclass(frozen=True, slots=True)
 class Figure:

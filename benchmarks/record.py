@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.figures import UPSTREAM, Benchmark, table
+from benchmarks import versions
+from benchmarks.figures import UPSTREAM, UPSTREAM_RUNS, Benchmark, table
 
 DIRECTORY = Path(__file__).parent
 DATA = DIRECTORY / "results.json"
@@ -39,12 +40,13 @@ def document(
         "load": round(load, 2),
         "host": dict(host),
         "runs": _rounded(runs),
-        "upstream": _rounded(upstream),
+        UPSTREAM_RUNS: _rounded(upstream),
     }
 
 
 def store(results: Sequence[Mapping[str, Any]], benchmarks: Mapping[str, Benchmark]) -> None:
-    """Replace the recorded results of the same benchmarks, and regenerate the page."""
+    """Replace the recorded results of the same benchmarks, add them to the history, and regenerate the page."""
+    versions.append(versions.current(), results)
     recorded = {result["name"]: result for result in json.loads(DATA.read_text())} if DATA.exists() else {}
     recorded |= {result["name"]: result for result in results}
     ordered = [recorded[name] for name in benchmarks if name in recorded]
@@ -60,7 +62,7 @@ def page(results: Sequence[Mapping[str, Any]], benchmarks: Mapping[str, Benchmar
 def _section(result: Mapping[str, Any], benchmark: Benchmark) -> str:
     summary = (benchmark.__doc__ or "").strip().splitlines()[0]
     host = ", ".join(f"{name} {value}" for name, value in result["host"].items())
-    header, *rows = table(benchmark.FIGURES, result["runs"], result.get("upstream", ()))
+    header, *rows = table(benchmark.FIGURES, result["runs"], result.get(UPSTREAM_RUNS, ()))
     lines = [_row(header), _row(["---"] * len(header)), *(_row(row) for row in rows)]
     runs = f"{len(result['runs'])} run{'' if len(result['runs']) == 1 else 's'}"
     conditions = f"{runs} on {result['day']}, load before {result['load']:g}; {host}."
