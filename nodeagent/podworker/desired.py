@@ -40,9 +40,8 @@ class DesiredPods:
     """
 
     def __init__(self, sources: Iterable[str]) -> None:
-        self._sets: dict[str, dict[str, Pod]] = {}
+        self._sets: dict[str, _PodSet] = {}
         self._waiting = set(sources)
-        self._duplicates: dict[str, set[str]] = {}
 
     def expect(self, sources: Iterable[str]) -> None:
         """Add sources that are pending until they publish."""
@@ -65,54 +64,80 @@ class DesiredPods:
 
         A second pod with the same namespace and name in a set is ignored and reported once.
         """
-        before = self._sets.get(source, {})
-        after, duplicates = _unique(pods)
-        reported, self._duplicates[source] = (
-            self._duplicates.get(source, ()),
-            {duplicate.uid for duplicate in duplicates},
-        )
-        self._sets[source] = after
+        known = self._sets.setdefault(source, _PodSet())
         self._waiting.discard(source)
-        changes = [Change(ChangeKind.REMOVED, pod, source) for uid, pod in before.items() if uid not in after]
+        removed, changed, ignored = known.replace(pods)
+        changes = [Change(ChangeKind.REMOVED, pod, source) for pod in removed]
         added, updated = [], []
-        for uid, pod in after.items():
-            old = before.get(uid)
+        for pod, old in changed:
             if old is None:
                 added.append(Change(ChangeKind.ADDED, pod, source))
-            elif old is not pod and old != pod:
+            elif old != pod:
                 kind = ChangeKind.UPDATED if _desired_state_differs(old, pod) else ChangeKind.STATUS
                 updated.append(Change(kind, pod, source, before=old))
         added.sort(
             key=lambda change: (not _is_node_plugin(change.pod), str(change.pod.metadata.creation_timestamp or ""))
         )
-        ignored = [
-            Change(ChangeKind.DUPLICATE, duplicate, source) for duplicate in duplicates if duplicate.uid not in reported
-        ]
-        return [*changes, *added, *updated, *ignored]
+        return [*changes, *added, *updated, *(Change(ChangeKind.DUPLICATE, pod, source) for pod in ignored)]
 
     def pods(self) -> list[Pod]:
         """Return all desired pods without mirror pods."""
-        return [pod for pods in self._sets.values() for pod in pods.values() if not is_mirror(pod)]
+        return [pod for known in self._sets.values() for uid, pod in known.pods.items() if uid not in known.mirror_uids]
+
+    def static_pods(self) -> list[Pod]:
+        """Return the desired static pods."""
+        return [known.pods[uid] for known in self._sets.values() for uid in known.static_uids]
 
     def get(self, uid: str) -> Pod | None:
-        """Return the pod of that UID as its source desires it."""
-        return next((pods[uid] for pods in self._sets.values() if uid in pods), None)
+        """Return the pod of that UID as its source desires it; it may be a mirror pod."""
+        return next((known.pods[uid] for known in self._sets.values() if uid in known.pods), None)
 
     def contains(self, uid: str) -> bool:
         """Return whether any source desires the pod."""
-        return any(uid in pods for pods in self._sets.values())
+        return any(uid in known.pods for known in self._sets.values())
+
+
+class _PodSet:
+    """The pods of one source. A change of one pod costs little for each of the others, which are not evaluated."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, Pod] = {}
+        """By UID, in the order of publication, without those that have the name of another one."""
+        self.mirror_uids: set[str] = set()
+        self.static_uids: dict[str, None] = {}
+        self._duplicates: set[str] = set()
+
+    def replace(self, pods: Sequence[Pod]) -> tuple[list[Pod], list[tuple[Pod, Pod | None]], list[Pod]]:
+        """Store *pods*; return removed pods, changed ones with the previous pod of their UID, and new duplicates."""
+        before, known = self.pods, self._duplicates
+        after, duplicates = {pod.metadata.uid: pod for pod in pods}, list[Pod]()
+        if known or len(after) < len(pods) or not after.keys() <= before.keys():  # The name of a UID does not change.
+            after, duplicates = _unique(pods)
+        self.pods, self._duplicates = after, {pod.uid for pod in duplicates}
+        removed = [pod for uid, pod in before.items() if uid not in after]
+        for pod in removed:
+            self.mirror_uids.discard(pod.uid)
+            self.static_uids.pop(pod.uid, None)
+        changed = [(pod, before.get(uid)) for uid, pod in after.items() if before.get(uid) is not pod]
+        for pod, _ in changed:
+            if is_mirror(pod):
+                self.mirror_uids.add(pod.uid)
+            elif is_static(pod):
+                self.static_uids[pod.uid] = None
+        return removed, changed, [pod for pod in duplicates if pod.uid not in known]
 
 
 def _unique(pods: Iterable[Pod]) -> tuple[dict[str, Pod], list[Pod]]:
     """Return the pods by UID, and the pods with a duplicate name."""
     unique: dict[str, Pod] = {}
-    duplicates, names = [], set[str]()
+    duplicates, names = [], set[tuple[str, str]]()
     for pod in pods:
-        if pod.full_name in names:
+        meta = pod.metadata
+        if (name := (meta.namespace, meta.name)) in names:
             duplicates.append(pod)
         else:
-            names.add(pod.full_name)
-            unique[pod.uid] = pod
+            names.add(name)
+            unique[meta.uid] = pod
     return unique, duplicates
 
 

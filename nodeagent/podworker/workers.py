@@ -50,6 +50,8 @@ class PodWorkers:
         self._resizer: PodResizer | None = None
         self._admission: PodAdmission | None = None
         self._workers: dict[str, PodWorker] = {}
+        self._static: dict[str, PodWorker] = {}
+        """The workers of static and orphaned pods."""
         self._rejected: dict[str, Pod] = {}
         self._queued: dict[str, Pod] = {}
         self._changes: asyncio.Queue[Change | RetryResizes] = asyncio.Queue()
@@ -108,9 +110,9 @@ class PodWorkers:
 
     def static_pods(self) -> Sequence[Pod]:
         """Return the static pods to represent in the API: a predecessor that still runs, else the desired pod."""
-        pods = {pod.full_name: pod for pod in self._desired.pods() if is_static(pod)}
-        for worker in self._workers.values():
-            if is_static(worker.pod) and worker.phase < Phase.TERMINATED:
+        pods = {pod.full_name: pod for pod in self._desired.static_pods()}
+        for worker in self._static.values():
+            if worker.phase < Phase.TERMINATED and is_static(worker.pod):
                 pods[worker.pod.full_name] = worker.pod
         return list(pods.values())
 
@@ -118,7 +120,8 @@ class PodWorkers:
         worker = self._workers.get(uid)
         if worker is not None:
             return worker.pod
-        return next((pod for pod in self._desired.pods() if pod.uid == uid), None)
+        pod = self._desired.get(uid)
+        return None if pod is None or is_mirror(pod) else pod
 
     def status(self, uid: str) -> PodStatus | None:
         return self._components.status.get(uid) if self._components else None
@@ -308,15 +311,15 @@ class PodWorkers:
             self._need().status.terminated(pod)
 
     def _name_in_use(self, pod: Pod) -> bool:
-        return is_static(pod) and any(
-            worker.static and worker.pod.full_name == pod.full_name for worker in self._workers.values()
-        )
+        return is_static(pod) and any(worker.pod.full_name == pod.full_name for worker in self._static.values())
 
     def _start(self, pod: Pod, *, static: bool | None = None) -> PodWorker:
         worker = PodWorker(pod, self._need(), static=is_static(pod) if static is None else static)
         if (termination := requested_termination(pod)) is not None:
             worker.terminate(termination)
         self._workers[pod.uid] = worker
+        if worker.static:
+            self._static[pod.uid] = worker
         self._tasks.start(worker.run(), pod.full_name)
         return worker
 
@@ -324,6 +327,7 @@ class PodWorkers:
         """Drop the worker of a removed pod and start the pods that waited for it."""
         pod = worker.pod
         self._workers.pop(pod.uid, None)
+        self._static.pop(pod.uid, None)
         self._need().status.forget(pod.uid)
         self._need().allocations.forget(pod.uid)
         self._need_resizer().request(PODS_REMOVED)

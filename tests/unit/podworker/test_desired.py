@@ -68,6 +68,48 @@ def test_duplicate_pod_name_is_ignored_and_reported_once():
     assert desired.publish("file", twins) == []
 
 
+def test_duplicate_is_added_when_the_other_pod_is_removed():
+    desired = DesiredPods(["file"])
+    first, second = make_pod("web", uid="1"), make_pod("web", uid="2")
+    desired.publish("file", [first, second])
+
+    changes = desired.publish("file", [second])
+
+    assert [(change.kind, change.pod.uid) for change in changes] == [
+        (ChangeKind.REMOVED, "1"),
+        (ChangeKind.ADDED, "2"),
+    ]
+    assert desired.publish("file", [second]) == []
+
+
+def test_first_pod_of_a_name_replaces_a_published_one():
+    desired = DesiredPods(["file"])
+    first, second = make_pod("web", uid="1"), make_pod("web", uid="2")
+    desired.publish("file", [first])
+
+    changes = desired.publish("file", [second, first])
+
+    assert [(change.kind, change.pod.uid) for change in changes] == [
+        (ChangeKind.REMOVED, "1"),
+        (ChangeKind.ADDED, "2"),
+        (ChangeKind.DUPLICATE, "1"),
+    ]
+
+
+def test_static_pods_are_those_of_other_sources_than_the_api():
+    desired = DesiredPods(["file", "api"])
+    static = make_pod("static", annotations={"kubernetes.io/config.source": "file"})
+    mirror = make_pod("mirror", annotations={"kubernetes.io/config.mirror": "x", "kubernetes.io/config.source": "file"})
+    desired.publish("file", [static])
+    desired.publish("api", [make_pod("web"), mirror])
+
+    before = [pod.name for pod in desired.static_pods()]
+    desired.publish("file", [])
+
+    assert before == ["static"]
+    assert desired.static_pods() == []
+
+
 def test_mirror_pods_are_not_desired():
     desired = DesiredPods(["api"])
     mirror = make_pod("web", annotations={"kubernetes.io/config.mirror": "x", "kubernetes.io/config.source": "file"})
