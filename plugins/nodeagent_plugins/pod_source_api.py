@@ -134,13 +134,16 @@ class ApiPodSource:
                 return False
 
     def _marked(self, pod: Pod) -> Pod:
-        """Return *pod* with the annotations from its first observation."""
-        marks = pod_source_annotations(self.name, self._clock.wall())
+        """Return *pod* with the annotations from its first observation, and the same spec unless that has changed."""
+        marks, spec = pod_source_annotations(self.name, self._clock.wall()), pod.spec
         known = self._pods.get(pod.uid)
         if known is not None and known.metadata.annotations:
             marks = {name: known.metadata.annotations[name] for name in marks}
+        if known is not None and known.spec == spec:
+            spec = known.spec
         replace = msgspec.structs.replace
-        return replace(pod, metadata=replace(pod.metadata, annotations={**(pod.metadata.annotations or {}), **marks}))
+        meta = replace(pod.metadata, annotations={**(pod.metadata.annotations or {}), **marks})
+        return replace(pod, metadata=meta, spec=spec)
 
     def _failed(self, error: ApiError) -> None:
         if not self._failing:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from nodeagent.base.quantity import Quantity
 from nodeagent.base.structs import Struct
 from nodeagent.model.pod import Pod
+from nodeagent.model.pod_values import PodValues
 from nodeagent.model.qos import QosClass, qos_class
 from nodeagent.model.resources import CPU, MEMORY, pod_requests
 from nodeagent_plugins.cgroups.formulas import MIN_SHARES, cpu_shares
@@ -24,26 +25,22 @@ class ResourceRequests(Struct, frozen=True):
 
 
 class ClassSums:
-    """Sums the requests of pods by class; the requests of an unchanged pod are cached."""
+    """Sums the requests of pods by class; only pods that changed since the last call are evaluated."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[Pod, QosClass, ResourceRequests]] = {}
+        self._requests = PodValues(lambda pod: (qos_class(pod), _requested(pod)))
+        self._sums = dict.fromkeys(QosClass, ResourceRequests())
 
-    def of(self, pods: Iterable[Pod]) -> dict[QosClass, ResourceRequests]:
+    def of(self, pods: Iterable[Pod]) -> Mapping[QosClass, ResourceRequests]:
         """Return the total of each class."""
-        sums = dict.fromkeys(QosClass, ResourceRequests())
-        current: dict[str, tuple[Pod, QosClass, ResourceRequests]] = {}
-        for pod in pods:
-            known = self._known.get(pod.uid)
-            if known is None or known[0] is not pod:
-                known = (pod, qos_class(pod), _requested(pod))
-            current[pod.uid] = known
-        self._known = current
-        for _, qos, requested in current.values():
-            total = sums[qos]
-            cpu, memory = total.milli_cpu + requested.milli_cpu, total.memory_bytes + requested.memory_bytes
-            sums[qos] = ResourceRequests(cpu, memory)
-        return sums
+        added, removed = self._requests.update(pods)
+        for sign, changed in ((1, added), (-1, removed)):
+            for qos, requested in changed:
+                total = self._sums[qos]
+                cpu = total.milli_cpu + sign * requested.milli_cpu
+                memory = total.memory_bytes + sign * requested.memory_bytes
+                self._sums[qos] = ResourceRequests(cpu, memory)
+        return self._sums
 
 
 def class_limits(

@@ -76,8 +76,10 @@ class NodeAdmission:
     @hookimpl(trylast=True)
     async def nodeagent_admit_pod(self, pod: Pod, active: Sequence[Pod]) -> Rejection | None:
         node = self._view()
-        self._preempted.intersection_update(other.uid for other in active)
-        others = [other for other in active if other.uid != pod.uid and other.uid not in self._preempted]
+        if self._preempted:
+            self._preempted.intersection_update(other.uid for other in active)
+        excluded = {pod.uid, *self._preempted}
+        others = [other for other in active if other.metadata.uid not in excluded]
         return (
             check_os(pod, node.labels)
             or check_sidecars(pod, allowed=self._context.gates.enabled("SidecarContainers"))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from msgspec import field
-
 from nodeagent.base import identity
 from nodeagent.base.node_affinity import node_matches
-from nodeagent.base.structs import MutableStruct, Struct
+from nodeagent.base.structs import Struct
 from nodeagent.contracts.pods import Rejection
 from nodeagent.model.pod import Pod, Toleration
+from nodeagent.model.pod_values import PodValues
 from nodeagent.model.qos import is_static_or_mirror
 from nodeagent.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Amounts, pod_requests
 
@@ -30,23 +30,21 @@ class NodeView(Struct, frozen=True):
     allocatable: Amounts
 
 
-class UsedResources(MutableStruct):
-    """Sums the requests of pods; the requests of each pod are cached."""
+class UsedResources:
+    """Sums the requests of pods; only pods that changed since the last call are evaluated."""
 
-    _known: dict[str, tuple[Pod, dict[str, int]]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self._requests = PodValues(requests_in_nanos)
+        self._total: Counter[str] = Counter()
 
-    def of(self, pods: Iterable[Pod]) -> dict[str, int]:
+    def of(self, pods: Iterable[Pod]) -> Mapping[str, int]:
         """Return the totals in billionths by resource."""
-        known, total = {}, dict[str, int]()
-        for pod in pods:
-            entry = self._known.get(pod.uid)
-            if entry is None or entry[0] is not pod:
-                entry = (pod, requests_in_nanos(pod))
-            known[pod.uid] = entry
-            for name, amount in entry[1].items():
-                total[name] = total.get(name, 0) + amount
-        self._known = known
-        return total
+        added, removed = self._requests.update(pods)
+        for requests in added:
+            self._total.update(requests)
+        for requests in removed:
+            self._total.subtract(requests)
+        return self._total
 
 
 def requests_in_nanos(pod: Pod) -> dict[str, int]:
