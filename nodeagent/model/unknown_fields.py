@@ -32,7 +32,7 @@ def unknown_fields(plain: Mapping[str, Any]) -> list[UnknownField]:
 
     Fields that exist but that this node does not use are not included.
     """
-    fields = list(_undeclared(_shape(), plain, ()))
+    fields = list(_undeclared(_shapes(), plain, ()))
     if not fields:
         return []
     from nodeagent.base import apiproto  # The definitions of all fields need megabytes.
@@ -46,29 +46,49 @@ def unknown_spec_fields(plain: Mapping[str, Any]) -> list[UnknownField]:
     return unknown_fields({"spec": plain.get("spec") or {}})
 
 
+class _Shape(NamedTuple):
+    """Type of an object or a list: the shapes of its fields, or those of all its values or items."""
+
+    fields: dict[str, list[_Shape]] | None = None
+    values: list[_Shape] | None = None
+    items: list[_Shape] | None = None
+
+
 @lru_cache(maxsize=1)
-def _shape() -> Any:
+def _shapes() -> list[_Shape]:
     import msgspec.inspect
 
-    return msgspec.inspect.type_info(Pod)
+    return _converted(msgspec.inspect.type_info(Pod))
 
 
-def _undeclared(shape: Any, value: Any, path: Path) -> Iterator[tuple[Path, Iterable[str]]]:
-    """Yield the fields of *value* that *shape* does not have, each with the fields that it has."""
-    for kind in getattr(shape, "types", (shape,)):
-        if isinstance(value, dict) and hasattr(kind, "fields"):
-            known = {field.encode_name: field.type for field in kind.fields}
+def _converted(described: Any) -> list[_Shape]:
+    """Return the shapes of a type as :mod:`msgspec.inspect` describes it; a scalar has none."""
+    shapes = []
+    for kind in getattr(described, "types", (described,)):
+        if hasattr(kind, "fields"):
+            shapes.append(_Shape(fields={field.encode_name: _converted(field.type) for field in kind.fields}))
+        elif hasattr(kind, "value_type"):
+            shapes.append(_Shape(values=_converted(kind.value_type)))
+        elif hasattr(kind, "item_type"):
+            shapes.append(_Shape(items=_converted(kind.item_type)))
+    return shapes
+
+
+def _undeclared(shapes: Iterable[_Shape], value: Any, path: Path) -> Iterator[tuple[Path, Iterable[str]]]:
+    """Yield the fields of *value* that its shape does not have, each with the fields that it has."""
+    for shape in shapes:
+        if isinstance(value, dict) and shape.fields is not None:
             for name, inner in value.items():
-                if name in known:
-                    yield from _undeclared(known[name], inner, (*path, name))
-                else:
-                    yield (*path, name), known
-        elif isinstance(value, dict) and hasattr(kind, "value_type"):
+                if (known := shape.fields.get(name)) is None:
+                    yield (*path, name), shape.fields
+                elif known and isinstance(inner, dict | list):
+                    yield from _undeclared(known, inner, (*path, name))
+        elif isinstance(value, dict) and shape.values:
             for name, inner in value.items():
-                yield from _undeclared(kind.value_type, inner, (*path, name))
-        elif isinstance(value, list) and hasattr(kind, "item_type"):
+                yield from _undeclared(shape.values, inner, (*path, name))
+        elif isinstance(value, list) and shape.items:
             for index, inner in enumerate(value):
-                yield from _undeclared(kind.item_type, inner, (*path, index))
+                yield from _undeclared(shape.items, inner, (*path, index))
 
 
 def _has(message: Any, path: Path) -> bool:

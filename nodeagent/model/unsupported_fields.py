@@ -7,6 +7,7 @@ neither are volume sources, which plugins can add: a pod with a source that no p
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -148,15 +149,21 @@ def _uses(value: Any, path: str) -> Iterator[UnsupportedUse]:
         for index, item in enumerate(value):
             yield from _uses(item, f"{path}[{index}]")
     elif isinstance(value, WireStruct):
-        # msgspec.structs.fields would evaluate the annotations at each call.
-        for name, encoded in zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True):
+        for name, encoded, unsupported in _fields_of(type(value)):
             content = getattr(value, name)
-            if content is None:
+            if content is None or (unsupported is None and not isinstance(content, WireStruct | list)):
                 continue
             at = f"{path}.{encoded}"
-            unsupported = _BY_FIELD.get((type(value), name))
             if unsupported is None:
                 yield from _uses(content, at)
             elif content != [] and not (content in unsupported.accepted and at.startswith(unsupported.accepted_at)):
                 yield UnsupportedUse(unsupported, at, content)
                 yield from _uses(content, at)
+
+
+@cache
+def _fields_of(struct: type[WireStruct]) -> list[tuple[str, str, UnsupportedField | None]]:
+    """Return the fields of *struct*: name, name in JSON, and the entry of an unsupported one."""
+    # msgspec.structs.fields would evaluate the annotations.
+    names = zip(struct.__struct_fields__, struct.__struct_encode_fields__, strict=True)
+    return [(name, encoded, _BY_FIELD.get((struct, name))) for name, encoded in names]
