@@ -268,8 +268,7 @@ def _restart_count(newest: RuntimeContainerStatus, before: ContainerStatus | Non
 
 def _started(container: Container, newest: RuntimeContainerStatus, probes: ProbeLookup) -> bool:
     """Return whether a running container has passed its startup probe, if it has one."""
-    result = probes(newest.id, ProbeKind.STARTUP)
-    return container.startup_probe is None if result is None else result is ProbeResult.SUCCESS
+    return container.startup_probe is None or probes(newest.id, ProbeKind.STARTUP) is ProbeResult.SUCCESS
 
 
 def _initialized(kind: ContainerKind, container: Container, newest: RuntimeContainerStatus) -> bool:
@@ -282,10 +281,7 @@ def _ready(kind: ContainerKind, container: Container, newest: RuntimeContainerSt
     """Return whether a started container is ready."""
     if kind is ContainerKind.EPHEMERAL or (kind is ContainerKind.INIT and not container.restartable_init):
         return False
-    result = probes(newest.id, ProbeKind.READINESS)
-    if result is None:
-        return container.readiness_probe is None
-    return result is ProbeResult.SUCCESS
+    return container.readiness_probe is None or probes(newest.id, ProbeKind.READINESS) is ProbeResult.SUCCESS
 
 
 def share_messages(*groups: list[ContainerStatus]) -> Sequence[list[ContainerStatus]]:

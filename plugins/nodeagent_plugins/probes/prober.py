@@ -48,6 +48,8 @@ class ProbeManager:
         self._pods: dict[str, _PodProbes] = {}
         self._results: dict[str, _Results] = {}
         self._unreported: dict[str, _PodProbes] = {}
+        self._starting: dict[str, _PodProbes] = {}
+        """Pods with probed containers that have not started yet, by UID."""
         self._added: set[str] = set()
 
     def add_pod(self, pod: Pod, observed: RuntimePod) -> None:
@@ -57,7 +59,7 @@ class ProbeManager:
         if known is None:
             if not any(probes_of(pod)):
                 return
-            known = self._pods[pod.uid] = _PodProbes(
+            known = self._pods[pod.uid] = self._starting[pod.uid] = _PodProbes(
                 self._context, self._actions, self._results, self._unreported, self._started_at
             )
         known.update(pod, observed)
@@ -76,6 +78,7 @@ class ProbeManager:
     def remove_pod(self, pod_uid: str) -> None:
         """Stop all probes of a pod and drop the results."""
         self._added.discard(pod_uid)
+        self._starting.pop(pod_uid, None)
         known = self._pods.pop(pod_uid, None)
         if known is not None:
             known.close()
@@ -84,16 +87,25 @@ class ProbeManager:
         """Return the last effective result, or ``None`` if the container has no such probe."""
         if container_id not in self._results:
             # The result is requested right after the start, before a probe has run.
-            any(pod.sees(container_id) for pod in self._pods.values())
+            self._see(container_id)
         if (waiting := self._unreported.get(container_id)) is not None:
             waiting.adopt_reported(container_id)
         known = self._results.get(container_id)
         return (self._reported_results(container_id) if known is None else known).get(kind)
 
+    def _see(self, container_id: str) -> None:
+        """Start probing a new container; searched first in the pods that have been waiting longest for their start."""
+        for pod in self._starting.values():
+            if pod.sees(container_id):
+                if pod.complete:
+                    del self._starting[pod.uid]
+                return
+        any(pod.sees(container_id) for pod in self._pods.values())
+
     def _reported_results(self, container_id: str) -> _Results:
         """Return the reported results of a container from before a restart, until its pod is added."""
         for pod in self._context.pods.active():
-            if pod.uid in self._added or (status := self._context.pods.reported_status(pod.uid)) is None:
+            if pod.metadata.uid in self._added or (status := self._context.pods.reported_status(pod.uid)) is None:
                 continue
             if found := reported(pod, status, container_id):
                 return found
@@ -169,6 +181,11 @@ class _PodProbes:
                 self.start_container(name, container_id)
                 return True
         return False
+
+    @property
+    def complete(self) -> bool:
+        """True if all probed containers have started."""
+        return all(name in self._containers for name, _ in self._workers)
 
     def adopt_reported(self, container_id: str) -> None:
         """Use the results in the API for probes without a result, once the pod's status there has been read."""

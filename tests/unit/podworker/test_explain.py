@@ -397,7 +397,8 @@ async def test_command_that_cannot_start_is_named(clock, tmp_path):
 
 
 async def test_failing_probe_is_the_cause(clock, tmp_path):
-    harness, pod = ExplainerHarness(clock, tmp_path), make_pod()
+    probed = make_container(readiness_probe={"exec": {"command": ["check"]}})
+    harness, pod = ExplainerHarness(clock, tmp_path), make_pod(containers=[probed])
     harness.status._probes = lambda container_id, kind: kind  # no probe has succeeded
     harness.syncer = Waits()
     observe(harness, pod, container())

@@ -321,7 +321,9 @@ def test_sidecar_counts_for_readiness_but_not_for_completion():
 
 
 def test_readiness_follows_probe_and_readiness_gates():
-    pod, runtime = make_pod("web", readiness_gates=[{"conditionType": "example.com/ok"}]), FakeRuntime()
+    probed = make_container(readiness_probe={"exec": {"command": ["check"]}})
+    pod = make_pod("web", containers=[probed], readiness_gates=[{"conditionType": "example.com/ok"}])
+    runtime = FakeRuntime()
     runtime.start("main", pod)
     probes = {ProbeKind.READINESS: ProbeResult.SUCCESS}
 
