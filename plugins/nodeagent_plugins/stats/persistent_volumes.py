@@ -58,7 +58,8 @@ class PersistentVolumeMeter:
         if not isinstance(manager, StatefulVolumeManager):
             return {}
         volumes = {volume.name: volume for volume in pod.spec.volumes or () if is_persistent(volume)}
-        mounted = {state.volume: state for state in manager.states(pod.uid) if state.phase == _MOUNTED}
+        states = manager.states(pod.uid) if volumes else ()
+        mounted = {state.volume: state for state in states if state.phase == _MOUNTED}
         for name, volume in volumes.items():
             key = (pod.uid, name)
             if name not in mounted:

@@ -126,3 +126,31 @@ class NodeVolume(MutableStruct):
         desired = self.desired.get(pod_uid)
         mounted = bool(self.mounts) or self.device_state is not DeviceState.NOT_MOUNTED
         return desired is not None and mounted and desired.selinux_label != self.selinux_label
+
+
+class NodeVolumes(dict[str, NodeVolume]):
+    """All volumes on this node by unique name, with an index by pod."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._of_pods: dict[str, dict[str, None]] = {}
+        self._pods_of: dict[str, set[str]] = {}
+
+    def assign(self, volume: NodeVolume, pod_uid: str) -> None:
+        """Record that a pod needs the volume or has it mounted."""
+        self._of_pods.setdefault(pod_uid, {})[volume.unique_name] = None
+        self._pods_of.setdefault(volume.unique_name, set()).add(pod_uid)
+
+    def of_pod(self, pod_uid: str) -> list[NodeVolume]:
+        """Return the volumes that a pod needs or has mounted."""
+        volumes = [self[name] for name in self._of_pods.get(pod_uid, ())]
+        return [volume for volume in volumes if pod_uid in volume.desired or pod_uid in volume.mounts]
+
+    def remove(self, volume: NodeVolume) -> None:
+        """Remove an unused volume."""
+        self.pop(volume.unique_name, None)
+        for uid in self._pods_of.pop(volume.unique_name, ()):
+            names = self._of_pods[uid]
+            del names[volume.unique_name]
+            if not names:
+                del self._of_pods[uid]

@@ -129,7 +129,7 @@ class Manager:
         if not self._startup.done:
             await self._startup.find()
         pod_dir = self._context.pod_dir(pod_uid)
-        used = [v for v in self._reconciler.volumes.values() if pod_uid in v.desired or pod_uid in v.mounts]
+        used = self._reconciler.volumes.of_pod(pod_uid)
         self._populator.remove(pod_uid)
         try:
             await in_thread(self._release_subpaths, pod_dir / "volume-subpaths")
@@ -244,7 +244,7 @@ class Manager:
         return kind(f"Unable to attach or mount volumes: {text}")
 
     def _volumes_of(self, pod_uid: str) -> list[NodeVolume]:
-        return [volume for volume in self._reconciler.volumes.values() if pod_uid in volume.mounts]
+        return [volume for volume in self._reconciler.volumes.of_pod(pod_uid) if pod_uid in volume.mounts]
 
     def _stuck(self, pod_uid: str) -> str:
         """Return why no volume of the pod is being unmounted now; empty while one is."""

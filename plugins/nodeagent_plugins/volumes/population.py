@@ -13,7 +13,7 @@ from nodeagent.contracts.events import EventType
 from nodeagent.contracts.persistent_volumes import ClaimResolver, PersistentVolumeKind, VolumeMode, VolumeSpec
 from nodeagent.errors import NodeAgentError, VolumeError
 from nodeagent.model.pod import Pod, Volume
-from nodeagent_plugins.volumes.actual_state import DesiredMount, MountState, NodeVolume
+from nodeagent_plugins.volumes.actual_state import DesiredMount, MountState, NodeVolume, NodeVolumes
 from nodeagent_plugins.volumes.expansion import claim_size
 from nodeagent_plugins.volumes.features import features_of
 from nodeagent_plugins.volumes.kinds import AdaptedKind, Kinds, shared_name, unique_name
@@ -50,11 +50,11 @@ class PodVolumes(MutableStruct):
 class Populator:
     """Determines the volumes that a pod needs and adds them to the desired state.
 
-    :param volumes: all volumes on this node, by unique name.
+    :param volumes: all volumes on this node.
     """
 
     def __init__(
-        self, context: CgroupsContext, kinds: Kinds, claims: ClaimResolver | None, volumes: dict[str, NodeVolume]
+        self, context: CgroupsContext, kinds: Kinds, claims: ClaimResolver | None, volumes: NodeVolumes
     ) -> None:
         self._context, self._kinds, self._claims, self._volumes = context, kinds, claims, volumes
         self._pods: dict[str, PodVolumes] = {}
@@ -94,7 +94,7 @@ class Populator:
     def remove(self, pod_uid: str) -> None:
         """Remove the volumes of a pod from the desired state."""
         self._pods.pop(pod_uid, None)
-        for volume in self._volumes.values():
+        for volume in self._volumes.of_pod(pod_uid):
             volume.desired.pop(pod_uid, None)
 
     def _request_again(self, current: NodeVolume, pod: Pod, volume: Volume) -> bool:
@@ -162,6 +162,7 @@ class Populator:
         self._update(record, desired, pod, spec, attachable, refresh)
         if desired is None:
             self._take_mount(record, pod.uid, directory)
+            self._volumes.assign(record, pod.uid)
             record.desired[pod.uid] = DesiredMount(
                 pod, spec, [volume.name], directory, now, label, needed, read_at=now, claim_read_at=now
             )
@@ -225,7 +226,7 @@ class Populator:
 
     def _take_mount(self, record: NodeVolume, pod_uid: str, directory: Path) -> None:
         """Move a mount that was found in *directory* from a volume whose name could not be determined."""
-        for other in self._volumes.values():
+        for other in self._volumes.of_pod(pod_uid):
             mount = other.mounts.get(pod_uid)
             if other is not record and mount is not None and mount.volume.directory == directory:
                 del other.mounts[pod_uid]

@@ -15,7 +15,7 @@ from nodeagent.contracts.persistent_volumes import VolumeMode
 from nodeagent.contracts.storage_operations import observe_operation
 from nodeagent.errors import VolumeError
 from nodeagent_plugins.volumes import metrics
-from nodeagent_plugins.volumes.actual_state import DeviceState, NodeVolume
+from nodeagent_plugins.volumes.actual_state import DeviceState, NodeVolume, NodeVolumes
 from nodeagent_plugins.volumes.expansion import VolumeExpander
 from nodeagent_plugins.volumes.mount_operations import MountOperations, attached_path
 from nodeagent_plugins.volumes.operations import OperationQueue
@@ -41,7 +41,7 @@ class Reconciler:
         self.by_node = not self._by_controller and context.api is not None
         """True if this node requests attachments, because no controller does."""
         self._waiters: dict[str, set[asyncio.Future[None]]] = defaultdict(set)
-        self.volumes: dict[str, NodeVolume] = {}
+        self.volumes = NodeVolumes()
         self.queue = OperationQueue(context.clock, context.tasks, self._ended, self._stopped)
 
     async def changed(self, pod_uid: str) -> None:
@@ -158,7 +158,7 @@ class Reconciler:
         if volume.unused and self.attaches(volume) and not volume.detached:
             self._start(volume, "", metrics.DETACH, partial(self._operations.detach, volume))
         elif volume.unused and not self.queue.running(volume.unique_name):
-            self.volumes.pop(volume.unique_name, None)
+            self.volumes.remove(volume)
             self.queue.forget(volume.unique_name)
             if volume.attachable:
                 self._context.trigger_node_status()

@@ -181,11 +181,9 @@ class Startup:
                 self._reconciler.step(volume)
 
     def _add_all(self, found: FoundVolumes) -> None:
-        known = {
-            mount.volume.directory for volume in self._reconciler.volumes.values() for mount in volume.mounts.values()
-        }
         for kind, volume in found.volumes:
-            if volume.directory not in known:
+            mounts = (known.mounts.get(volume.pod_uid) for known in self._reconciler.volumes.of_pod(volume.pod_uid))
+            if not any(mount is not None and mount.volume.directory == volume.directory for mount in mounts):
                 self._add(kind, volume)
             self.failed.pop(volume.directory, None)
         for device_kind, device in found.devices:
@@ -202,6 +200,7 @@ class Startup:
         record = self._record(name, kind, volume.unique_name)
         record.selinux_label = record.selinux_label or volume.selinux_label
         record.mounts[volume.pod_uid] = PodMount(volume, MountState.UNCERTAIN, spec=volume.spec, reconstructed=True)
+        self._reconciler.volumes.assign(record, volume.pod_uid)
         if volume.spec is not None and not isinstance(kind, AdaptedKind):
             record.plugin = kind.plugin_name(volume.spec)
 

@@ -32,12 +32,8 @@ def volume_states(
     reconciler: Reconciler, startup: Startup, populator: Populator, pod_uid: str = ""
 ) -> Sequence[VolumeState]:
     """Return the volumes of a pod, or of all pods if *pod_uid* is empty, sorted by pod and name."""
-    found = [
-        state
-        for volume in list(reconciler.volumes.values())
-        if not pod_uid or pod_uid in volume.desired or pod_uid in volume.mounts
-        for state in _states_of(volume, reconciler.queue, pod_uid)
-    ]
+    volumes = reconciler.volumes.of_pod(pod_uid) if pod_uid else list(reconciler.volumes.values())
+    found = [state for volume in volumes for state in _states_of(volume, reconciler.queue, pod_uid)]
     for path, text in startup.failed.items():
         uid = path.parents[2].name if len(path.parents) > 2 else ""
         if not pod_uid or uid == pod_uid:
@@ -46,9 +42,9 @@ def volume_states(
             found.append(
                 VolumeState(uid, "", path.name, kind, metrics.plugin_name(kind), "Uncertain", str(path), error=error)
             )
-    for pod_volumes in populator.pods():
-        if not pod_uid or pod_volumes.pod.uid == pod_uid:
-            found.extend(_unresolved(pod_volumes))
+    own = populator.of(pod_uid)
+    for pod_volumes in populator.pods() if not pod_uid else [own] if own is not None else []:
+        found.extend(_unresolved(pod_volumes))
     return sorted(found, key=lambda state: (state.pod_uid, state.volume, state.name))
 
 
