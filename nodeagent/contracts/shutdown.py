@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from nodeagent.base.gates import FeatureGates
 from nodeagent.base.structs import Struct
@@ -150,7 +151,7 @@ def plan_to_json(plan: ShutdownPlan) -> dict[str, Any]:
     return {
         "entries": [list(entry) for entry in plan.periods.entries],
         "byPriority": plan.periods.by_priority,
-        "pods": [asdict(pod) for pod in plan.pods],
+        "pods": msgspec.to_builtins(plan.pods),
         "problem": plan.problem,
     }
 
