@@ -44,6 +44,7 @@ class Proxy:
         server.close()
         for task in self._tasks:
             task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
@@ -60,9 +61,12 @@ class Proxy:
 
 
 async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-    with closing(sink):
-        while piece := await source.read(65536):
-            sink.write(piece)
+    try:
+        with closing(sink):
+            while piece := await source.read(65536):
+                sink.write(piece)
+    finally:
+        await sink.wait_closed()
 
 
 @pytest.fixture

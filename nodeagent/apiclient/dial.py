@@ -1,0 +1,100 @@
+"""Establishment of connections to a server, directly or through an HTTP proxy."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import SplitResult
+
+import aiohappyeyeballs
+
+from nodeagent.apiclient.connection import Connection
+from nodeagent.apiclient.route import Route
+from nodeagent.apiclient.transport import ConnectionLost
+
+_PORTS = {"http": 80, "https": 443}
+_CONNECT_SECONDS = 10.0
+_NEXT_ADDRESS_SECONDS = 0.25
+"""Time after which the next address of a name is tried too, as recommended by RFC 8305."""
+
+
+async def dial(way: Route, context: ssl.SSLContext | None, server_name: str) -> Connection:
+    """Return a new connection; *context* is used for TLS with the server, and with a proxy that requires it.
+
+    :param server_name: name in the server's certificate; empty for the host of its URL.
+    :raises ConnectionLost: the connection or the TLS handshake failed, or the proxy rejected it.
+    """
+    first = way.proxy if way.proxy.netloc else way.server
+    name = (server_name or way.server.hostname) if first is way.server else first.hostname
+    with _failures_to_connect(first):
+        sock = await _connect(first)
+        try:
+            encryption = (context or ssl.create_default_context()) if first.scheme == "https" else None
+            reader, writer = await asyncio.open_connection(
+                sock=sock, ssl=encryption, server_hostname=name if encryption else None
+            )
+        except BaseException:
+            sock.close()
+            raise
+    if first is way.proxy and not way.is_forwarded:
+        try:
+            await _open_tunnel(way, reader, writer)
+            with _failures_to_connect(way.server):
+                await writer.start_tls(
+                    context or ssl.create_default_context(), server_hostname=server_name or way.server.hostname
+                )
+        except BaseException:
+            writer.transport.abort()
+            raise
+    return Connection(reader, writer)
+
+
+async def _connect(url: SplitResult) -> socket.socket:
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(_CONNECT_SECONDS):
+        addresses = await loop.getaddrinfo(*_address(url), type=socket.SOCK_STREAM)
+        return await aiohappyeyeballs.start_connection(addresses, happy_eyeballs_delay=_NEXT_ADDRESS_SECONDS)
+
+
+async def _open_tunnel(way: Route, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Request a connection to the server from the proxy.
+
+    :raises ConnectionLost: the proxy rejected it, or its connection failed.
+    """
+    host, port = _address(way.server)
+    target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    headers = {"Host": target, **way.proxy_headers()}
+    with _failures_to_connect(way.proxy):
+        response = await Connection(reader, writer).send("CONNECT", target, headers)
+    if not 200 <= response.status < 300:
+        raise ConnectionLost(f"proxy {way.proxy.hostname}: CONNECT {target} failed with status {response.status}")
+
+
+def _address(url: SplitResult) -> tuple[str, int]:
+    return url.hostname or "", url.port or _PORTS.get(url.scheme, 0)
+
+
+@contextmanager
+def _failures_to_connect(url: SplitResult) -> Iterator[None]:
+    """Convert errors to :class:`ConnectionLost` with address and reason."""
+    try:
+        yield
+    except OSError as error:  # Includes errors of TLS, and a time limit.
+        host, port = _address(url)
+        raise ConnectionLost(f"cannot connect to {host}:{port}: {_reason(error)}") from error
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"certificate verification failed: {error.verify_message or error}"
+    if isinstance(error, ssl.SSLError):
+        return error.reason or str(error)
+    if error.errno and error.errno > 0:
+        return os.strerror(error.errno)
+    if isinstance(error, TimeoutError):
+        return f"no connection within {_CONNECT_SECONDS:g} s"
+    return error.strerror or str(error) or type(error).__name__
