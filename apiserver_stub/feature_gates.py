@@ -110,6 +110,7 @@ GATES_IN_USE = frozenset(
         "SidecarContainers",
         "StatefulSetAutoDeletePVC",
         "StatefulSetStartOrdinal",
+        "StorageVersionAPI",
         "StorageVersionHash",
         "StrictIPCIDRValidation",
         "StructuredAuthenticationConfiguration",

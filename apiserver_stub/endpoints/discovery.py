@@ -218,8 +218,7 @@ def _sub_entry(resource: Resource, subresource: Subresource) -> Object:
 
 
 def _storage_hash(resource: Resource) -> str:
-    group = "" if resource.storage.startswith("core/") else resource.group  # events are stored in the core form
-    version = resource.hashed_version or resource.version
+    group, _, version = resource.encoding_version.rpartition("/")
     digest = hashlib.sha256(f"{group}/{version}/{resource.kind}".encode()).digest()
     return base64.b64encode(digest[:8]).decode()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from apiserver_stub.storage.monitor import READINESS
@@ -50,12 +51,21 @@ class Outcomes:
 
 
 class Health:
-    """The health endpoints; *storage_checks* are the checks of the storage backend by name."""
+    """The health endpoints.
+
+    :param storage_checks: checks of the storage backend by name.
+    :param start_checks: checks by name that fail until a part of the start has finished.
+    """
 
     read_only = False
 
-    def __init__(self, lifecycle: Lifecycle, storage_checks: Mapping[str, StorageCheck]) -> None:
-        self._lifecycle, self._storage_checks = lifecycle, storage_checks
+    def __init__(
+        self,
+        lifecycle: Lifecycle,
+        storage_checks: Mapping[str, StorageCheck],
+        start_checks: Mapping[str, Check] = MappingProxyType({}),
+    ) -> None:
+        self._lifecycle, self._storage_checks, self._start_checks = lifecycle, storage_checks, start_checks
         self.outcomes = Outcomes()
 
     async def respond(self, request: Request) -> Reply | None:
@@ -100,6 +110,7 @@ class Health:
         found = {"ping": _fixed("")}
         found |= {name: check.problem for name, check in self._storage_checks.items() if ready or name != READINESS}
         found["poststarthook/start-system-namespaces-controller"] = _fixed("" if started else "not finished")
+        found |= self._start_checks
         if ready:
             found["shutdown"] = _fixed("process is shutting down" if self._lifecycle.terminating else "")
         return found

@@ -309,6 +309,13 @@ class Resource:
         return self.convert is not None or self.converter is not None
 
     @property
+    def encoding_version(self) -> str:
+        """API version in which upstream stores the objects."""
+        version = self.hashed_version or self.version
+        group = "" if self.storage.startswith("core/") else self.group  # Events are stored in the core form.
+        return f"{group}/{version}" if group else version
+
+    @property
     def storage_version(self) -> str:
         """API version in which objects are stored if the kind has a converter."""
         return f"{self.group}/{self.hashed_version}"

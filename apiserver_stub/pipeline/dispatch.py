@@ -66,6 +66,7 @@ class Dispatcher:
     """Dispatcher of requests to verbs, actions and endpoints.
 
     :param fill_namespace: creates the objects that every namespace has; called after the creation of one.
+    :param check: rejects requests for resources that cannot be written yet.
     """
 
     def __init__(
@@ -74,9 +75,10 @@ class Dispatcher:
         handlers: Handlers,
         endpoints: Sequence[Endpoint],
         fill_namespace: Callable[[str], Awaitable[None]],
+        check: Callable[[RequestInfo], None] | None = None,
     ) -> None:
         self._context, self._handlers, self._endpoints = context, handlers, endpoints
-        self._fill_namespace = fill_namespace
+        self._fill_namespace, self._check = fill_namespace, check
 
     async def dispatch(self, request: Request, resource: Resource | None) -> Rendered:
         """Return the response to *request*.
@@ -86,6 +88,8 @@ class Dispatcher:
         info = request.info
         if not info.is_resource:
             return render(await self._respond(request), request, None)
+        if self._check is not None:
+            self._check(info)
         check_method(info, request.method)
         if resource is None:
             raise no_such_resource()

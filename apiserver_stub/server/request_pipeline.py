@@ -14,6 +14,7 @@ from apiserver_stub.audit.context import Audit
 from apiserver_stub.authn import Authenticator
 from apiserver_stub.authn.service_account import ServiceAccountTokens
 from apiserver_stub.authz import Chain
+from apiserver_stub.controllers.storage_versions import StorageVersions
 from apiserver_stub.endpoints import metrics
 from apiserver_stub.endpoints.discovery import Discovery, DiscoverySettings, aggregated_versions
 from apiserver_stub.endpoints.flow_control import FlowControlDumps
@@ -48,6 +49,8 @@ from nodeagent.base.aio import SystemClock
 from nodeagent.base.profiling.profiles import Profiles
 from nodeagent.base.structs import Struct
 
+_STORAGE_VERSIONS = "poststarthook/built-in-resources-storage-version-updater"
+
 
 class Pipeline(Struct, frozen=True):
     """The request handler, with the limits and metrics that a graceful shutdown waits for."""
@@ -77,6 +80,7 @@ async def build_pipeline(
     monitor: StoreMonitor,
     store_requests: StoreRequestMetrics,
     storage_checks: Mapping[str, Check],
+    storage_versions: StorageVersions | None,
     failed_handshakes: Callable[[], int],
     address: Callable[[], str],
     fill_namespace: Callable[[str], Awaitable[None]],
@@ -105,7 +109,8 @@ async def build_pipeline(
         partial(metrics.show_version, reported=options.reported_version, gates=gates, release=release),
         partial(metrics.show_process, started=started),
     ]
-    health = Health(lifecycle, storage_checks)
+    reported = {} if storage_versions is None else {_STORAGE_VERSIONS: storage_versions.problem}
+    health = Health(lifecycle, storage_checks, reported)
     discovery = DiscoverySettings(
         release=release,
         reported_version=options.reported_version,
@@ -138,7 +143,8 @@ async def build_pipeline(
         tokens=tokens,
         component_checks=component_checks(options, context.store, SystemClock(), storage_checks["etcd"]),
     )
-    dispatcher = Dispatcher(context, handlers, endpoints, fill_namespace)
+    check = None if storage_versions is None else storage_versions.check
+    dispatcher = Dispatcher(context, handlers, endpoints, fill_namespace, check)
     limits = Limits(
         LimitSettings(
             options.request_timeout_seconds, options.max_requests_inflight, options.max_mutating_requests_inflight

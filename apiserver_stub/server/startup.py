@@ -68,6 +68,7 @@ from apiserver_stub.server.storage import (
     run_key_services,
     start_monitor,
 )
+from apiserver_stub.server.storage_versions import build_storage_versions
 from apiserver_stub.storage import Store, StoreUnavailable
 from apiserver_stub.storage.monitor import StoreMonitor
 from apiserver_stub.telemetry.tracing import Tracing, load_config
@@ -173,6 +174,7 @@ async def start(options: Options) -> RunningServer:
         pair = await asyncio.to_thread(ClientPair, options.proxy_client_cert_file, options.proxy_client_key_file)
         webhooks = WebhookClient(Lister(store), pair, egress=egress)
         stack.push_async_callback(webhooks.close)
+        storage_versions = build_storage_versions(options, store, registry)
         custom_kinds = build_custom_kinds(store, registry, identity, options.gates, webhooks)
         authentication = await build_authentication(options, store, tokens_file, stack, egress)
         authorization = await build_authorization(options, store, stack, egress)
@@ -281,6 +283,8 @@ async def start(options: Options) -> RunningServer:
             stack.push_async_callback(tracing.close)
         if options.gates.enabled("APIServerIdentity"):
             tasks.start(publish_server_identity(store, identity, socket.gethostname()), "server-identity")
+        if storage_versions is not None:
+            tasks.start(storage_versions.run(), "storage-versions")
         if options.tls_sni_cert_key:
             named = await asyncio.to_thread(certificates.add_named)
             tasks.start(named.keep_current(), "named-certificates")
@@ -303,6 +307,7 @@ async def start(options: Options) -> RunningServer:
             monitor=monitor,
             store_requests=storage.calls,
             storage_checks=health_checks(options, storage),
+            storage_versions=storage_versions,
             failed_handshakes=lambda: listener.failed_handshakes,
             address=lambda: address,
             fill_namespace=partial(fill_namespace, store, identity, ca_certificate),

@@ -64,8 +64,12 @@ _SHARED = frozenset(
     }
 )
 _UNQUALIFIED = MappingProxyType({"": "core"} | {group: group for group in ("apps", "autoscaling", "batch", "policy")})
+_SPECIAL = {
+    "flowcontrol.apiserver": "flowcontrol",
+    "internal.apiserver": "apiserverinternal",
+    "rbac.authorization": "rbac",
+}
 _GROUPS = frozenset(file.partition("_")[0] for file in KINDS)
 _QUALIFIED = MappingProxyType(
-    {group: group for group in _GROUPS - {"core", "flowcontrol", "rbac", *_UNQUALIFIED}}
-    | {"flowcontrol.apiserver": "flowcontrol", "rbac.authorization": "rbac"}
+    {group: group for group in _GROUPS.difference(_UNQUALIFIED.values(), _SPECIAL.values())} | _SPECIAL
 )

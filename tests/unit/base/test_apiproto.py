@@ -380,7 +380,11 @@ def values(f: FieldDescriptor, depth: int) -> st.SearchStrategy:
 def test_every_field_of_every_kind_survives(file, kind, data):
     module = importlib.import_module(f"nodeagent.base.apiproto._proto.{file}_pb2")
     group, version = file.split("_")
-    qualified = {"flowcontrol": "flowcontrol.apiserver", "rbac": "rbac.authorization"}.get(group, group)
+    qualified = {
+        "apiserverinternal": "internal.apiserver",
+        "flowcontrol": "flowcontrol.apiserver",
+        "rbac": "rbac.authorization",
+    }.get(group, group)
     prefixes = {"core": "", **{plain: f"{plain}/" for plain in ("apps", "autoscaling", "batch", "policy")}}
     prefix = prefixes.get(group, f"{qualified}.k8s.io/")
     obj = {"apiVersion": prefix + version, "kind": kind, **data.draw(objects(getattr(module, kind).DESCRIPTOR, 3))}

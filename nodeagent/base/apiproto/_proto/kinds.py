@@ -27,6 +27,10 @@ KINDS = {
         "APIService",
         "APIServiceList",
     ),
+    "apiserverinternal_v1alpha1": (
+        "StorageVersion",
+        "StorageVersionList",
+    ),
     "apps_v1": (
         "ControllerRevision",
         "ControllerRevisionList",
