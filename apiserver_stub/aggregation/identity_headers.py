@@ -12,12 +12,15 @@ _SAFE = "!#$&'*+-.^_`|~"
 _FORBIDDEN = ("\r", "\n", "\0")
 
 
-def headers_of(user: User) -> Iterator[tuple[str, str]]:
+def headers_of(user: User, *, with_uid: bool = False) -> Iterator[tuple[str, str]]:
     """Yield the headers that identify *user*.
 
+    :param with_uid: include the UID (feature gate ``RemoteRequestHeaderUID``).
     :raises ValueError: a name contains a line break, which would allow header injection.
     """
     yield "X-Remote-User", _value(user.name)
+    if with_uid and user.uid:
+        yield "X-Remote-Uid", _value(user.uid)
     for group in user.groups:
         yield "X-Remote-Group", _value(group)
     for key, values in user.extra.items():

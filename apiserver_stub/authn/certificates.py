@@ -1,5 +1,7 @@
 """Client certificate authentication (spec: opt.client-ca-file): CN is the user name, each O a group.
 
+With the feature gate ``AllowParsingUserUIDFromCertAuth``, the attribute ``1.3.6.1.4.1.57683.2`` is the UID.
+
 The TLS handshake rejects certificates that no CA in any bundle issued. Each authenticator verifies them again, with its
 own bundle, so that a changed bundle applies to open connections too. A chain is verified once per connection and
 version of the bundle.
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from cryptography import x509
 
 _MAX_CHAIN = 8
+_UID_ATTRIBUTE = "1.3.6.1.4.1.57683.2"
 _HOURS, _DAYS = (0, 0.5, 1, 2, 6, 12), (1, 2, 4, 7, 30, 90, 180, 360)
 _SECONDS_LEFT = (*(3600 * hours for hours in _HOURS), *(86_400 * days for days in _DAYS))
 
@@ -42,6 +45,7 @@ class Subject(Struct, frozen=True):
 
     common_name: str
     organizations: tuple[str, ...]
+    uids: tuple[str, ...]
     expires_at: float
 
 
@@ -120,18 +124,23 @@ class CaBundle(ReloadingFiles):
             return f"x509: {str(error).splitlines()[0]}"
         names = leaf.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
         groups = leaf.subject.get_attributes_for_oid(x509.NameOID.ORGANIZATION_NAME)
+        uids = leaf.subject.get_attributes_for_oid(x509.ObjectIdentifier(_UID_ATTRIBUTE))
         return Subject(
             str(names[-1].value) if names else "",
             tuple(str(group.value) for group in groups),
+            tuple(str(uid.value) for uid in uids),
             min(certificate.not_valid_after_utc.timestamp() for certificate in verified.chain),
         )
 
 
 class ClientCertificates:
-    """Authenticator for client certificates that a CA in the bundle issued."""
+    """Authenticator for client certificates that a CA in the bundle issued.
 
-    def __init__(self, authorities: CaBundle) -> None:
-        self.authorities = authorities
+    :param reads_uids: whether certificates contain the UIDs of users.
+    """
+
+    def __init__(self, authorities: CaBundle, *, reads_uids: bool = False) -> None:
+        self.authorities, self._reads_uids = authorities, reads_uids
         self.seconds_left = Buckets(_SECONDS_LEFT)
         """Remaining lifetimes in seconds of the verified certificates, observed with every request."""
 
@@ -142,7 +151,22 @@ class ClientCertificates:
         """
         subject = self.authorities.subject_of(presented)
         self.seconds_left.observe(subject.expires_at - self.authorities.now())
-        return User(subject.common_name, groups=subject.organizations) if subject.common_name else None
+        if not subject.common_name:
+            return None
+        uid = _uid_of(subject) if self._reads_uids else ""
+        return User(subject.common_name, uid, subject.organizations)
+
+
+def _uid_of(subject: Subject) -> str:
+    """Return the UID in *subject*, empty if it has none.
+
+    :raises Rejected: it has several, or an empty one.
+    """
+    if len(subject.uids) > 1:
+        raise Rejected("unable to parse UID from certificate: expected 1 UID, but found multiple")
+    if "" in subject.uids:
+        raise Rejected("unable to parse UID from certificate: UID cannot be an empty string")
+    return "".join(subject.uids)
 
 
 _presented: weakref.WeakKeyDictionary[ssl.SSLObject, PeerCertificates | None] = weakref.WeakKeyDictionary()

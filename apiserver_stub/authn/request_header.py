@@ -19,6 +19,7 @@ class RequestHeaders:
     :param allowed: common names of the proxies; empty allows all.
     :param users: headers with the user name.
     :param groups: headers with the groups.
+    :param uids: headers with the UID.
     :param extra: prefixes of the headers with extra values.
     """
 
@@ -29,10 +30,11 @@ class RequestHeaders:
         allowed: Sequence[str],
         users: Sequence[str],
         groups: Sequence[str],
+        uids: Sequence[str] = (),
         extra: Sequence[str],
     ) -> None:
         self.authorities = authorities
-        self._allowed, self._users, self._groups = allowed, users, groups
+        self._allowed, self._users, self._groups, self._uids = allowed, users, groups, uids
         self._extra = tuple(prefix.lower() for prefix in extra)
 
     def user_of(self, headers: Mapping[str, str], presented: PeerCertificates) -> User | None:
@@ -43,11 +45,10 @@ class RequestHeaders:
         subject = self.authorities.subject_of(presented)
         if self._allowed and subject.common_name not in self._allowed:
             raise Rejected(f"x509: subject with cn={subject.common_name} is not in the allowed list")
-        name = next((value for header in self._users if (value := headers.get(header, ""))), "")
-        if not name:
+        if not (name := _first(headers, self._users)):
             return None
         groups = [value for header in self._groups for value in values_of(headers, header) if value]
-        return User(name, groups=tuple(groups), extra=self._extra_of(headers))
+        return User(name, _first(headers, self._uids), tuple(groups), self._extra_of(headers))
 
     def _extra_of(self, headers: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
         found: dict[str, tuple[str, ...]] = {}
@@ -58,6 +59,11 @@ class RequestHeaders:
                     key = unquote(lowered.removeprefix(prefix))
                     found[key] = (*found.get(key, ()), value)
         return found
+
+
+def _first(headers: Mapping[str, str], names: Iterable[str]) -> str:
+    """Return the first value of the headers *names*, empty if there is none."""
+    return next((value for name in names if (value := headers.get(name, ""))), "")
 
 
 def values_of(headers: Mapping[str, str], name: str) -> Iterable[str]:

@@ -33,6 +33,8 @@ class RequestHeaderNames(Struct, frozen=True):
     username_headers: Sequence[str] = ()
     group_headers: Sequence[str] = ()
     extra_headers_prefix: Sequence[str] = ()
+    uid_headers: Sequence[str] | None = None
+    """``None`` for releases whose extension API servers read no UID."""
 
 
 class AuthenticationConfigMap:
@@ -100,6 +102,8 @@ class AuthenticationConfigMap:
                 ("username-headers", self._headers.username_headers),
                 ("group-headers", self._headers.group_headers),
                 ("extra-headers-prefix", self._headers.extra_headers_prefix),
+                ("uid-headers", self._headers.uid_headers),
             ):
-                found[f"requestheader-{key}"] = json.dumps(list(names))
+                if names is not None:
+                    found[f"requestheader-{key}"] = json.dumps(list(names))
         return found

@@ -12,6 +12,7 @@ from apiserver_stub.options.declare import Extend, Group
 TITLE = "Authentication"
 WEBHOOK_VERSIONS = ("v1", "v1beta1")
 CONFIG_GATE = "StructuredAuthenticationConfiguration"
+UID_GATE = "RemoteRequestHeaderUID"
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
@@ -28,6 +29,7 @@ class AuthenticationOptions:
     requestheader_allowed_names: tuple[str, ...] = ()
     requestheader_username_headers: tuple[str, ...] = ()
     requestheader_group_headers: tuple[str, ...] = ()
+    requestheader_uid_headers: tuple[str, ...] = ()
     requestheader_extra_headers_prefix: tuple[str, ...] = ()
 
 
@@ -62,6 +64,7 @@ def declare(group: Group) -> None:
         ("allowed-names", "Accepted common names of proxy certificates; empty means any."),
         ("username-headers", "Headers with the user name, such as X-Remote-User."),
         ("group-headers", "Headers with groups, such as X-Remote-Group."),
+        ("uid-headers", f"Headers with the UID, such as X-Remote-Uid; requires feature gate {UID_GATE}."),
         ("extra-headers-prefix", "Prefixes of headers with extra user information, such as X-Remote-Extra-."),
     ):
         group.add(f"requestheader-{name}", values.strings, text, action=Extend)
@@ -72,7 +75,7 @@ def check(options: AuthenticationOptions) -> Iterator[str]:
     if version not in WEBHOOK_VERSIONS:
         rule = f"must be one of {', '.join(WEBHOOK_VERSIONS)}"
         yield f'authentication-token-webhook-version "{version}" is not supported: {rule}'
-    for name in ("username", "group"):
+    for name in ("username", "group", "uid"):
         for header in getattr(options, f"requestheader_{name}_headers"):
             if not header.strip():
                 yield f"empty value in requestheader-{name}-headers"

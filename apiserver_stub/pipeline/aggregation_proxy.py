@@ -35,13 +35,20 @@ class AggregationProxy:
     """Proxy to extension API servers.
 
     :param follows_redirects: whether redirects reach the client (spec: opt.aggregator-reject-forwarding-redirect).
+    :param sends_uids: whether requests contain the UIDs of users.
     """
 
     def __init__(
-        self, extensions: ExtensionClient, limits: Limits, streams: StreamResponder, *, follows_redirects: bool
+        self,
+        extensions: ExtensionClient,
+        limits: Limits,
+        streams: StreamResponder,
+        *,
+        follows_redirects: bool,
+        sends_uids: bool,
     ) -> None:
         self._extensions, self._limits, self._streams = extensions, limits, streams
-        self._follows_redirects = follows_redirects
+        self._follows_redirects, self._sends_uids = follows_redirects, sends_uids
 
     async def run(
         self, http: HttpRequest, request: Request, remote: Remote, audit_context: AuditContext | None
@@ -75,7 +82,7 @@ class AggregationProxy:
             raise _unavailable("service unavailable")
         try:
             endpoint = await self._extensions.endpoint_of(remote)
-            caller = list(headers_of(request.user))
+            caller = list(headers_of(request.user, with_uid=self._sends_uids))
         except Unresolved as error:
             _log.error("error resolving %s/%s", remote.namespace, remote.service, extra={"err": error})
             raise _unavailable("service unavailable") from error

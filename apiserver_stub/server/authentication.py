@@ -66,12 +66,17 @@ async def build_authentication(
         Tokens(authenticators, service_accounts.api_audiences),
         options.identity,
         anonymous=options.anonymous_auth and "AlwaysAllow" not in options.authorization_mode,
-        certificates=ClientCertificates(client_authorities) if client_authorities else None,
+        certificates=ClientCertificates(
+            client_authorities, reads_uids=options.gates.enabled("AllowParsingUserUIDFromCertAuth")
+        )
+        if client_authorities
+        else None,
         headers=RequestHeaders(
             proxy_authorities,
             allowed=options.requestheader_allowed_names,
             users=options.requestheader_username_headers,
             groups=options.requestheader_group_headers,
+            uids=options.requestheader_uid_headers,
             extra=options.requestheader_extra_headers_prefix,
         )
         if proxy_authorities

@@ -171,7 +171,11 @@ async def build_pipeline(
         watches=WatchResponder(context, lifecycle, requests, tracing, options.max_connection_bytes_per_sec),
         streams=streams,
         aggregation=AggregationProxy(
-            extensions, limits, streams, follows_redirects=not options.aggregator_reject_forwarding_redirect
+            extensions,
+            limits,
+            streams,
+            follows_redirects=not options.aggregator_reject_forwarding_redirect,
+            sends_uids=gates.enabled("RemoteRequestHeaderUID"),
         ),
         metrics=requests,
         tracing=tracing,

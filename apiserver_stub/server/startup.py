@@ -43,6 +43,7 @@ from apiserver_stub.flowcontrol.schemas import read_schema
 from apiserver_stub.lifecycle import Lifecycle
 from apiserver_stub.nodes.agents import NodeAgents, NodeAgentSettings
 from apiserver_stub.options import Options
+from apiserver_stub.options.authentication import UID_GATE
 from apiserver_stub.options.serving import EVERYWHERE
 from apiserver_stub.pipeline.handler import RequestHandler
 from apiserver_stub.pipeline.limits import Limits
@@ -198,6 +199,7 @@ async def start(options: Options) -> RunningServer:
                 options.requestheader_username_headers,
                 options.requestheader_group_headers,
                 options.requestheader_extra_headers_prefix,
+                options.requestheader_uid_headers if options.gates.enabled(UID_GATE) else None,
             ),
         )
         await authentication_config_map.publish()

@@ -20,6 +20,13 @@ def test_each_part_of_the_identity_has_its_header() -> None:
     ]
 
 
+def test_uid_has_a_header_if_extension_servers_read_it() -> None:
+    user = User("jane", "u1")
+
+    assert list(headers_of(user, with_uid=True)) == [("X-Remote-User", "jane"), ("X-Remote-Uid", "u1")]
+    assert list(headers_of(user)) == [("X-Remote-User", "jane")]
+
+
 @pytest.mark.parametrize(
     "user",
     [User("a\r\nX-Remote-Group: system:masters"), User("a", groups=("b\n",)), User("a", extra={"k": ("\0",)})],

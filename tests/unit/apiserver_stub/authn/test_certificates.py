@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import ssl
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from apiserver_stub.apimachinery.request import User
 from apiserver_stub.authn.authenticators import Rejected
@@ -119,6 +124,38 @@ def test_empty_bundle_is_named_in_the_error(tmp_path: Path) -> None:
         CaBundle(tmp_path / "nope", "client-ca-bundle")
 
 
+# UIDs.
+
+
+def with_uids(*uids: str) -> PeerCertificates:
+    """Return a certificate of carol with *uids* in its subject."""
+    names = [(NameOID.COMMON_NAME, "carol"), *((x509.ObjectIdentifier("1.3.6.1.4.1.57683.2"), uid) for uid in uids)]
+    now = datetime.now(UTC)
+    authority = x509.load_pem_x509_certificate(CA.certificate)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(*name) for name in names]))
+        .issuer_name(authority.subject)
+        .public_key(ec.generate_private_key(ec.SECP256R1()).public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(days=1))
+        .sign(serialization.load_pem_private_key(CA.key, None), hashes.SHA256())  # type: ignore[arg-type]
+    )
+    return PeerCertificates((certificate.public_bytes(serialization.Encoding.DER),), {})
+
+
+def test_attribute_of_the_subject_is_the_uid(bundle: Path, certificates: ClientCertificates) -> None:
+    reading = ClientCertificates(CaBundle(bundle, "client-ca-bundle"), reads_uids=True)
+
+    assert reading.user_of({}, with_uids("u1")) == User("carol", "u1")
+    assert reading.user_of({}, with_uids()) == User("carol")
+    assert certificates.user_of({}, with_uids("u1")) == User("carol")
+    assert certificates.user_of({}, with_uids("u1", "u2")) == User("carol")
+    with pytest.raises(Rejected, match="found multiple"):
+        reading.user_of({}, with_uids("u1", "u2"))
+
+
 # Request headers of a proxy.
 
 
@@ -128,6 +165,7 @@ def proxies(bundle: Path, *names: str) -> RequestHeaders:
         allowed=names,
         users=("X-First", "X-Remote-User"),
         groups=("X-Remote-Group",),
+        uids=("X-Remote-Uid", "X-Uid"),
         extra=(PREFIX,),
     )
 
@@ -143,13 +181,14 @@ def test_proxy_headers_authenticate_the_user(bundle: Path) -> None:
         "X-First": "",
         "X-Remote-User": "dave",
         "X-Remote-Group": "dev",
+        "X-Uid": "u1",
         f"{PREFIX}Foo-Bar": "v",
         f"{PREFIX}Acme.io%2fTeam": "w",
     }
 
     user = proxies(bundle).user_of(headers, client(name="proxy"))
 
-    assert user == User("dave", groups=("dev",), extra={"foo-bar": ("v",), "acme.io/team": ("w",)})
+    assert user == User("dave", "u1", ("dev",), extra={"foo-bar": ("v",), "acme.io/team": ("w",)})
     assert proxies(bundle).user_of({"X-First": "erin", "X-Remote-User": "dave"}, client()) == User("erin")
     assert proxies(bundle).user_of({"X-Other": "dave"}, client(name="proxy")) is None
     with pytest.raises(Rejected):

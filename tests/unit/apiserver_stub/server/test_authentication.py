@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import pytest
 
 from apiserver_stub.apimachinery.status import ApiError
+from apiserver_stub.authn.certificates import PeerCertificates
 from apiserver_stub.authn.keys import SigningKey
-from apiserver_stub.options import parse
+from apiserver_stub.options import OptionsError, parse
 from apiserver_stub.server.authentication import Authentication, AuthenticationError, build_authentication
 from nodeagent.base.tls import generate_ca, issue
 from tests.unit.apiserver_stub.authn.conftest import Objects
@@ -68,6 +70,27 @@ async def test_invalid_file_is_named_in_the_error(
     async with AsyncExitStack() as stack:
         with pytest.raises(AuthenticationError, match=problem):
             await build(store, own_tokens, stack, *arguments)
+
+
+async def test_gates_of_the_release_enable_uids_of_certificates_and_proxies(store: Any, own_tokens: Path) -> None:
+    authority, directory = generate_ca("x"), own_tokens.parent
+    (directory / "ca").write_bytes(authority.certificate)
+    certificate = issue(authority, "front", client=True).certificate.decode()
+    presented = PeerCertificates((ssl.PEM_cert_to_DER_cert(certificate),), {})
+    options = [
+        f"--requestheader-client-ca-file={directory / 'ca'}",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-uid-headers=X-Remote-Uid",
+    ]
+
+    async with AsyncExitStack() as stack:
+        built = await build(store, own_tokens, stack, *options, "--compatibility-version=1.36")
+        user = await built.authenticator.authenticate({"X-Remote-User": "jane", "X-Remote-Uid": "u1"}, presented)
+
+    assert (user.name, user.uid) == ("jane", "u1")
+    for release in ("1.29", "1.32"):
+        with pytest.raises(OptionsError, match="without enabling RemoteRequestHeaderUID"):
+            parse([*options, f"--compatibility-version={release}"])
 
 
 @pytest.mark.row("opt.service-account-key-file")
