@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery.request import ANONYMOUS, User
 from apiserver_stub.apimachinery.status import unauthorized
+from apiserver_stub.authn.anonymous import AnonymousAccess
 from apiserver_stub.authn.authenticators import AuthenticatedUser, Rejected
 from apiserver_stub.authn.tokens import Tokens, authenticated
 from apiserver_stub.transport.sub_protocols import BEARER_PROTOCOL
@@ -22,14 +23,17 @@ _log = logging.getLogger(__name__)
 
 
 class Authenticator:
-    """Authenticator of requests; with *anonymous*, requests without credentials have the anonymous user."""
+    """Authenticator of requests.
+
+    :param anonymous: requests without credentials that have the anonymous user.
+    """
 
     def __init__(
         self,
         tokens: Tokens,
         identity: Identity,
         *,
-        anonymous: bool,
+        anonymous: AnonymousAccess,
         certificates: ClientCertificates | None = None,
         headers: RequestHeaders | None = None,
     ) -> None:
@@ -41,9 +45,14 @@ class Authenticator:
         """Number of rejected requests: without credentials (``failure``), and with invalid ones (``error``)."""
 
     async def authenticate(
-        self, headers: Mapping[str, str], presented: PeerCertificates | None, annotations: dict[str, str] | None = None
+        self,
+        headers: Mapping[str, str],
+        presented: PeerCertificates | None,
+        annotations: dict[str, str] | None = None,
+        *,
+        path: str = "",
     ) -> User:
-        """Return the user of a request.
+        """Return the user of a request for *path*.
 
         :param presented: the unverified certificates of the connection.
         :param annotations: receives the audit annotations of the credentials.
@@ -73,7 +82,7 @@ class Authenticator:
         if problems:
             _log.info("Unable to authenticate the request", extra={"err": "; ".join(problems)})
             self.rejected["error"] += 1
-        elif self._anonymous:
+        elif self._anonymous.permits(path):
             return ANONYMOUS
         else:
             self.rejected["failure"] += 1
@@ -87,7 +96,9 @@ class Authenticator:
         """
         if word := _bearer_word(f"Bearer {token}"):
             return await self.tokens.authenticate(word, audiences)
-        return AuthenticatedUser(ANONYMOUS, tuple(audiences) or self.tokens.api_audiences) if self._anonymous else None
+        if not self._anonymous.permits(""):
+            return None
+        return AuthenticatedUser(ANONYMOUS, tuple(audiences) or self.tokens.api_audiences)
 
 
 def _bearer_token(headers: Mapping[str, str], prefix: str) -> str:

@@ -1,47 +1,44 @@
-"""Configuration of JWT authentication, from the ``oidc-*`` options or an ``AuthenticationConfiguration`` file.
+"""Configuration of a trusted issuer, from the ``oidc-*`` options or an entry of the authentication configuration.
 
-spec: opt.authentication-config, opt.oidc-issuer-url and its siblings; gate.StructuredAuthenticationConfiguration
+spec: opt.oidc-issuer-url and its siblings
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from apiserver_stub import cel
 from apiserver_stub.apimachinery.status import quote
 from apiserver_stub.cel import CelError, Expression
-from nodeagent.base import yamlsafe
-from nodeagent.base.identity import Identity
 from nodeagent.base.names import subdomain_problems
 from nodeagent.base.structs import Struct
 
-KIND = "AuthenticationConfiguration"
-_VERSION = "v1alpha1"
 _PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 
 _MAPPING = {"claim": "", "prefix": "", "expression": ""}
-_SCHEMA: dict[str, Any] = {
-    "apiVersion": "",
-    "kind": "",
-    "jwt": [
-        {
-            "issuer": {"url": "", "certificateAuthority": "", "audiences": [""], "audienceMatchPolicy": ""},
-            "claimValidationRules": [{"claim": "", "requiredValue": "", "expression": "", "message": ""}],
-            "claimMappings": {
-                "username": _MAPPING,
-                "groups": _MAPPING,
-                "uid": {"claim": "", "expression": ""},
-                "extra": [{"key": "", "valueExpression": ""}],
-            },
-            "userValidationRules": [{"expression": "", "message": ""}],
-        }
-    ],
+ISSUER_FIELDS: dict[str, Any] = {
+    "issuer": {
+        "url": "",
+        "discoveryURL": "",
+        "certificateAuthority": "",
+        "audiences": [""],
+        "audienceMatchPolicy": "",
+        "egressSelectorType": "",
+    },
+    "claimValidationRules": [{"claim": "", "requiredValue": "", "expression": "", "message": ""}],
+    "claimMappings": {
+        "username": _MAPPING,
+        "groups": _MAPPING,
+        "uid": {"claim": "", "expression": ""},
+        "extra": [{"key": "", "valueExpression": ""}],
+    },
+    "userValidationRules": [{"expression": "", "message": ""}],
 }
-"""Supported fields of the file; other fields are errors."""
+"""Fields of an entry."""
+EGRESS_TYPES = ("cluster", "controlplane")
 
 
 class JwtConfigError(ValueError):
@@ -78,33 +75,32 @@ class JwtConfig(Struct, frozen=True):
     authority: str = ""
     """CA bundle (PEM); empty for that of the system."""
     algorithms: tuple[str, ...] = ("RS256",)
+    discovery_url: str = ""
+    """URL of the discovery document; empty for the one below the URL of the issuer."""
+    egress: str = ""
+    """Name of the egress for connections to the issuer; empty for direct ones."""
 
 
-def load(path: Path, identity: Identity) -> JwtConfig:
-    """Return the configuration of the only issuer in the file *path*.
+class IssuerRules(Struct, frozen=True):
+    """Rules of a release and of other options for issuers."""
 
-    :raises JwtConfigError: the file cannot be read or is invalid.
+    algorithms: tuple[str, ...] = ("RS256",)
+    selects_egress: bool = False
+    """``True`` if issuers may select an egress.
+
+    spec: gate.StructuredAuthenticationConfigurationEgressSelector
     """
-    try:
-        document = yamlsafe.load(path.read_bytes())
-    except (OSError, yamlsafe.YamlError) as error:
-        raise JwtConfigError(f"{path}: {error}") from error
-    if not isinstance(document, dict):
-        raise JwtConfigError(f"{path}: expected {KIND}")
-    version = f"{identity.group('apiserver.config')}/{_VERSION}"
-    if (document.get("apiVersion"), document.get("kind")) != (version, KIND):
-        raise JwtConfigError(f'{path}: expected {KIND} of version "{version}"')
-    if wrong := list(_schema_errors(document, _SCHEMA, "")):
-        raise JwtConfigError("\n".join(f"{path}: strict decoding error: {problem}" for problem in wrong))
-    entries = document.get("jwt") or []
-    if len(entries) != 1:
-        rule = "Too many: %d: must have at most 1 items" % len(entries)  # noqa: UP031 - one template for both
-        raise JwtConfigError(f"jwt: {rule if entries else 'Required value: at least one jwt is required'}")
-    reader = _Reader()
-    config = reader.read(entries[0])
-    if reader.problems:
-        raise JwtConfigError("\n".join(reader.problems))
-    return config
+    reserved: tuple[str, ...] = ()
+    """Issuers of service account tokens, which other issuers must not impersonate."""
+
+
+def read_issuer(entry: Mapping[str, Any], where: str, rules: IssuerRules) -> tuple[JwtConfig, list[str]]:
+    """Return the configuration in *entry*, and its validation errors.
+
+    :param where: path of the entry in the file.
+    """
+    reader = _Reader(where, rules)
+    return reader.read(entry), reader.problems
 
 
 def issuer_problems(url: str, where: str) -> Iterator[str]:
@@ -131,14 +127,18 @@ def issuer_problems(url: str, where: str) -> Iterator[str]:
 class _Reader:
     """Reader of one issuer; collects the validation errors."""
 
-    def __init__(self) -> None:
+    def __init__(self, where: str, rules: IssuerRules) -> None:
+        self._where, self._rules = where, rules
         self.problems: list[str] = []
 
     def read(self, entry: Mapping[str, Any]) -> JwtConfig:
-        where = "jwt[0]"
+        where = self._where
         issuer, mappings = entry.get("issuer") or {}, entry.get("claimMappings") or {}
         url = issuer.get("url") or ""
         self.problems += issuer_problems(url, f"{where}.issuer.url")
+        if url and url in self._rules.reserved:
+            rule = f"URL must not overlap with disallowed issuers: [{' '.join(sorted(self._rules.reserved))}]"
+            self._add(f"{where}.issuer.url", f"Invalid value: {quote(url)}: {rule}")
         required, claim_rules = self._claim_rules(entry.get("claimValidationRules") or [], where)
         return JwtConfig(
             issuer=url,
@@ -151,7 +151,27 @@ class _Reader:
             claim_rules=claim_rules,
             user_rules=self._user_rules(entry.get("userValidationRules") or [], f"{where}.userValidationRules"),
             authority=self._authority(issuer.get("certificateAuthority") or "", f"{where}.issuer"),
+            algorithms=self._rules.algorithms,
+            discovery_url=self._discovery_url(issuer.get("discoveryURL") or "", url, f"{where}.issuer.discoveryURL"),
+            egress=self._egress(issuer.get("egressSelectorType") or "", f"{where}.issuer.egressSelectorType"),
         )
+
+    def _discovery_url(self, discovery_url: str, url: str, where: str) -> str:
+        if discovery_url:
+            if url and discovery_url.rstrip("/") == url.rstrip("/"):
+                self._add(where, f"Invalid value: {quote(discovery_url)}: discoveryURL must be different from URL")
+            self.problems += issuer_problems(discovery_url, where)
+        return discovery_url
+
+    def _egress(self, egress: str, where: str) -> str:
+        if egress and not self._rules.selects_egress:
+            gate = "StructuredAuthenticationConfigurationEgressSelector"
+            rule = f"egress selector is not supported when {gate} feature gate is disabled"
+            self._add(where, f"Invalid value: {quote(egress)}: {rule}")
+        elif egress and egress not in EGRESS_TYPES:
+            listed = ", ".join(f'"{name}"' for name in EGRESS_TYPES)
+            self._add(where, f"Unsupported value: {quote(egress)}: supported values: {listed}")
+        return egress
 
     def _audiences(self, issuer: Mapping[str, Any], where: str) -> tuple[str, ...]:
         audiences, policy = issuer.get("audiences") or [], issuer.get("audienceMatchPolicy") or ""
@@ -277,27 +297,3 @@ class _Reader:
 
     def _add(self, where: str, problem: str) -> None:
         self.problems.append(f"{where}: {problem}")
-
-
-def _schema_errors(value: Any, schema: Any, where: str) -> Iterator[str]:
-    """Yield errors for fields that are not in *schema* and for values of the wrong type; null is an omitted field."""
-    if value is None:
-        return
-    if isinstance(schema, dict):
-        if not isinstance(value, dict):
-            yield f'"{where}" must be an object'
-            return
-        for name, content in value.items():
-            path = f"{where}.{name}" if where else name
-            if name in schema:
-                yield from _schema_errors(content, schema[name], path)
-            else:
-                yield f'unknown field "{path}"'
-    elif isinstance(schema, list):
-        if not isinstance(value, list):
-            yield f'"{where}" must be a list'
-            return
-        for index, item in enumerate(value):
-            yield from _schema_errors({} if item is None else item, schema[0], f"{where}[{index}]")
-    elif not isinstance(value, str):
-        yield f'"{where}" must be text'

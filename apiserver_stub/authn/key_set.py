@@ -6,9 +6,10 @@ Redirects are not followed, and key sets are fetched only over TLS. Sizes and du
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import ssl
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
@@ -16,6 +17,9 @@ import msgspec
 from apiserver_stub.authn import jwt
 from apiserver_stub.authn.keys import PublicKey, from_jwk
 from nodeagent.base.aio import Clock, TaskOwner, TokenBucket
+
+if TYPE_CHECKING:
+    from apiserver_stub.egress.dialing import Dialer
 
 _log = logging.getLogger(__name__)
 
@@ -42,17 +46,23 @@ class Fetcher(Protocol):
 
 
 class HttpsFetcher:
-    """Fetches documents over TLS, verified with a CA bundle (PEM; empty: that of the system)."""
+    """Fetches documents over TLS.
 
-    def __init__(self, authority: str) -> None:
+    :param ca_bundle: certificates (PEM) for the verification of the server; empty for that of the system.
+    :param dialer: opens the connections; direct ones by default.
+    """
+
+    def __init__(self, ca_bundle: str, dialer: Dialer | None = None) -> None:
         """Load the CA bundle.
 
         :raises ssl.SSLError: it is not valid PEM.
         """
-        self._context = ssl.create_default_context(cadata=authority or None)
+        self._context, self._dialer = ssl.create_default_context(cadata=ca_bundle or None), dialer
 
     async def fetch(self, url: str, bearer: str = "") -> bytes:
         import aiohttp  # Deferred: many modules, for servers with an issuer.
+
+        from apiserver_stub.egress.connector import new_session
 
         if urlsplit(url).scheme != "https":
             raise IssuerError(f"{url}: not an https URL")
@@ -60,8 +70,10 @@ class HttpsFetcher:
         timeout = aiohttp.ClientTimeout(total=_TIMEOUT_SECONDS)
         try:
             async with (
-                aiohttp.ClientSession(timeout=timeout, trust_env=False) as session,
-                session.get(url, headers=headers, ssl=self._context, allow_redirects=False) as response,
+                new_session(self._dialer) as session,
+                session.get(
+                    url, headers=headers, ssl=self._context, allow_redirects=False, timeout=timeout
+                ) as response,
             ):
                 if response.status != 200:
                     raise IssuerError(f"{url}: unexpected status {response.status}")
@@ -76,10 +88,18 @@ class HttpsFetcher:
 
 
 class KeySet:
-    """Keys of *issuer*."""
+    """Keys of *issuer*.
 
-    def __init__(self, issuer: str, fetcher: Fetcher, tasks: TaskOwner, clock: Clock) -> None:
+    :param discovery_url: URL of the discovery document; empty for the one below the URL of the issuer.
+    """
+
+    def __init__(self, issuer: str, fetcher: Fetcher, tasks: TaskOwner, clock: Clock, discovery_url: str = "") -> None:
+        self._discovery_url = discovery_url or f"{issuer.rstrip('/')}/.well-known/openid-configuration"
         self._issuer, self._fetcher, self._tasks, self._clock = issuer, fetcher, tasks, clock
+        self.fetched_at: dict[str, float] = {}
+        """Times of the last fetches of the keys by result, ``success`` or ``failure`` (seconds since the epoch)."""
+        self.digest = ""
+        """Hash of the fetched key set; empty without one."""
         self._address = ""
         self._keys: list[PublicKey] = []
         self._budget = TokenBucket(_REFRESH_QPS, _REFRESH_BURST, clock)
@@ -104,7 +124,7 @@ class KeySet:
 
         :raises IssuerError: it cannot be read or is that of another issuer.
         """
-        url = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
+        url = self._discovery_url
         document = _object(await self._fetcher.fetch(url), url)
         if document.get("issuer") != self._issuer:
             raise IssuerError(f"issuer did not match: expected {self._issuer!r}, got {document.get('issuer')!r}")
@@ -140,13 +160,25 @@ class KeySet:
 
     async def _read_keys(self) -> None:
         try:
-            document = _object(await self._fetcher.fetch(self._address), self._address)
+            data = await self._fetcher.fetch(self._address)
+            document = _object(data, self._address)
         except IssuerError as error:
+            self._fetched("failure")
             _log.error("Failed to read issuer keys", extra={"err": error})
             return
+        self._fetched("success")
+        self.digest = sha256_text(data)
         entries = document.get("keys")
         parsed = [from_jwk(entry) for entry in entries] if isinstance(entries, list) else []
         self._keys = [key for key in parsed if key is not None]
+
+    def _fetched(self, result: str) -> None:
+        self.fetched_at[result] = self._clock.wall().timestamp()
+
+
+def sha256_text(data: bytes) -> str:
+    """Return the SHA-256 hash of *data* in the format of metric labels."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
 def _object(data: bytes, url: str) -> dict[str, Any]:

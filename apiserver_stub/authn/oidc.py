@@ -35,12 +35,17 @@ class OidcTokens:
     ) -> None:
         self._config, self._fetcher, self._tasks, self._now = config, fetcher, tasks, now
         self._clock = clock or SystemClock()
-        self._keys = KeySet(config.issuer, fetcher, tasks, self._clock)
+        self.keys = KeySet(config.issuer, fetcher, tasks, self._clock, config.discovery_url)
         self._others: dict[str, KeySet] = {}
+
+    @property
+    def issuer(self) -> str:
+        """URL of the issuer."""
+        return self._config.issuer
 
     def start(self) -> None:
         """Start discovery; the provider may become available after this server."""
-        self._tasks.start(self._keys.discover(), "oidc-discovery")
+        self._tasks.start(self.keys.discover(), "oidc-discovery")
 
     async def user_of(self, token: str) -> User | None:
         """Return the user of *token*, ``None`` if another issuer issued it.
@@ -53,11 +58,11 @@ class OidcTokens:
             return None
         if parsed.claims.get("iss") != self._config.issuer:
             return None
-        if not self._keys.ready:
+        if not self.keys.ready:
             raise Rejected("oidc: authenticator not initialized")
         try:
             self._check(parsed)
-            await self._keys.verify(parsed, self._config.algorithms)
+            await self.keys.verify(parsed, self._config.algorithms)
             await self._expand(parsed.claims)
             return self._user(parsed.claims)
         except (jwt.TokenError, IssuerError) as error:
@@ -161,7 +166,7 @@ class OidcTokens:
 
     async def _keys_of(self, issuer: str) -> KeySet:
         if issuer == self._config.issuer:
-            return self._keys
+            return self.keys
         keys = self._others.get(issuer)
         if keys is None:
             keys = KeySet(issuer, self._fetcher, self._tasks, self._clock)

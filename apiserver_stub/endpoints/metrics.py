@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery.version import version
+from apiserver_stub.authn.key_set import sha256_text
 from apiserver_stub.storage.request_metrics import resource_name
 from apiserver_stub.telemetry.exposition import Choice, Labels, Page, counts_of
 from apiserver_stub.verbs.responses import Reply
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
     from apiserver_stub.audit.context import Audit
     from apiserver_stub.authn import Authenticator
+    from apiserver_stub.authn.oidc import OidcTokens
     from apiserver_stub.authn.service_account import ServiceAccountTokens
     from apiserver_stub.endpoints.health import Outcomes
     from apiserver_stub.flowcontrol.priority_and_fairness import PriorityAndFairness
@@ -82,6 +84,26 @@ def show_authentication(page: Page, successes: int, authenticator: Authenticator
             (),
             [((), certificates.seconds_left)],
         )
+
+
+def show_key_sets(page: Page, issuers: Sequence[OidcTokens], server_id: str) -> None:
+    """Add the fetches of key sets (spec: gate.StructuredAuthenticationConfigurationJWKSMetrics)."""
+    server = sha256_text(server_id.encode())
+    by_hash = [(sha256_text(item.issuer.encode()), item.keys) for item in issuers]
+    page.gauge(
+        "apiserver_authentication_jwt_authenticator_jwks_fetch_last_timestamp_seconds",
+        "Timestamp of the last successful or failed JWKS fetch split by result, api server identity and jwt issuer for "
+        "the JWT authenticator.",
+        ("result", "jwt_issuer_hash", "apiserver_id_hash"),
+        [((result, issuer, server), at) for issuer, keys in by_hash for result, at in keys.fetched_at.items()],
+    )
+    page.gauge(
+        "apiserver_authentication_jwt_authenticator_jwks_fetch_last_key_set_info",
+        "Information about the last JWKS fetched by the JWT authenticator with hash as label, split by api server "
+        "identity and jwt issuer.",
+        ("jwt_issuer_hash", "apiserver_id_hash", "hash"),
+        [((issuer, server, keys.digest), 1) for issuer, keys in by_hash if keys.digest],
+    )
 
 
 def show_version(page: Page, reported: str, gates: FeatureGates, release: Release = OLDEST) -> None:

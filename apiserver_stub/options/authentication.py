@@ -17,7 +17,8 @@ UID_GATE = "RemoteRequestHeaderUID"
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class AuthenticationOptions:
-    anonymous_auth: bool = True
+    anonymous_auth: bool | None = None
+    """``None`` if the option is not set, so that the configuration file can define it."""
     client_ca_file: Path | None = None
     token_auth_file: Path | None = None
     enable_bootstrap_token_auth: bool = False

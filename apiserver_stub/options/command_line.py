@@ -197,6 +197,6 @@ def _check_address_family(options: Options) -> Iterator[str]:
 def warnings(options: Options) -> list[str]:
     """Return warnings about valid but problematic values."""
     found = [warning for module in _GROUPS if hasattr(module, "warnings") for warning in module.warnings(options)]
-    if "AlwaysAllow" in options.authorization_mode and options.anonymous_auth:
+    if "AlwaysAllow" in options.authorization_mode and options.anonymous_auth is not False:
         found.append("AnonymousAuth is not allowed with the AlwaysAllow authorizer. Resetting AnonymousAuth to false.")
     return found

@@ -135,7 +135,9 @@ class RequestHandler:
             info = parse_path(http.method, path, query)
             annotations: dict[str, str] | None = {} if self._audit is not None else None
             with tracing.child("authentication"):
-                user = await self._authenticator.authenticate(http.headers, presented_by(http.tls), annotations)
+                user = await self._authenticator.authenticate(
+                    http.headers, presented_by(http.tls), annotations, path=info.path
+                )
             authenticated = True
             if self._closes_unauthenticated and user.name == ANONYMOUS.name:
                 _close_http2(http)

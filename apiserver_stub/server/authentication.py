@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from apiserver_stub.authn import jwt_config
+from apiserver_stub.authn import config_file
+from apiserver_stub.authn.anonymous import AnonymousAccess
 from apiserver_stub.authn.authenticators import ApiAudienceAuthenticator, TokenAuthenticator
 from apiserver_stub.authn.bootstrap import BootstrapTokens
 from apiserver_stub.authn.certificates import CaBundle, ClientCertificates
 from apiserver_stub.authn.chain import Authenticator
-from apiserver_stub.authn.jwt_config import JwtConfig, JwtConfigError, Mapped
+from apiserver_stub.authn.config_file import AuthenticationConfig, ConfigRules
+from apiserver_stub.authn.jwt_config import IssuerRules, JwtConfig, JwtConfigError, Mapped
 from apiserver_stub.authn.key_set import HttpsFetcher
 from apiserver_stub.authn.keys import KeyFileError, PublicKey, SigningKey, load_public_keys
 from apiserver_stub.authn.legacy_account import LegacyTokens
@@ -24,13 +27,18 @@ from apiserver_stub.authn.tokens import Tokens
 from apiserver_stub.authn.webhook import WebhookTokens
 from apiserver_stub.egress.selector import DIRECT, EgressSelector
 from apiserver_stub.options import Options
+from apiserver_stub.options.oidc import SIGNING_ALGORITHMS
 from apiserver_stub.schema.null_times import OMITTED_SINCE
 from apiserver_stub.storage import Store
 from apiserver_stub.webhook import Webhook
 from nodeagent.base.aio import TaskOwner
 from nodeagent.base.kubeconfig import KubeconfigError
+from nodeagent.base.release import Release
 from nodeagent.base.structs import Struct
 from nodeagent.base.tls import TlsError
+
+_ANY_ALGORITHM = Release(1, 30)
+"""First release whose file permits any signing algorithm, and no issuer of service account tokens."""
 
 
 class AuthenticationError(ValueError):
@@ -38,10 +46,11 @@ class AuthenticationError(ValueError):
 
 
 class Authentication(Struct, frozen=True):
-    """The request authenticator, the issuer of service account tokens, and the CA bundles for client certificates."""
+    """The request authenticator, the issuers of tokens, and the CA bundles for client certificates."""
 
     authenticator: Authenticator
     service_accounts: ServiceAccountTokens
+    issuers: Sequence[OidcTokens]
     client_authorities: CaBundle | None
     proxy_authorities: CaBundle | None
 
@@ -59,13 +68,17 @@ async def build_authentication(
         client_authorities = await _authorities(options.client_ca_file, "client-ca-bundle", tasks)
         proxy_authorities = await _authorities(options.requestheader_client_ca_file, "request-header", tasks)
         service_accounts = await asyncio.to_thread(_service_accounts, options, store)
-        authenticators = await _token_authenticators(options, store, own_tokens, service_accounts, tasks, stack, egress)
+        config = await asyncio.to_thread(configuration_of, options)
+        issuers = [await _issuer(item, egress, tasks) for item in config.issuers]
+        authenticators = await _token_authenticators(
+            options, store, own_tokens, service_accounts, issuers, tasks, stack, egress
+        )
     except (TlsError, KeyFileError, TokenFileError, JwtConfigError, KubeconfigError, ssl.SSLError) as error:
         raise AuthenticationError(str(error)) from error
     authenticator = Authenticator(
         Tokens(authenticators, service_accounts.api_audiences),
         options.identity,
-        anonymous=options.anonymous_auth and "AlwaysAllow" not in options.authorization_mode,
+        anonymous=_anonymous_access(options, config),
         certificates=ClientCertificates(
             client_authorities, reads_uids=options.gates.enabled("AllowParsingUserUIDFromCertAuth")
         )
@@ -82,7 +95,13 @@ async def build_authentication(
         if proxy_authorities
         else None,
     )
-    return Authentication(authenticator, service_accounts, client_authorities, proxy_authorities)
+    return Authentication(authenticator, service_accounts, issuers, client_authorities, proxy_authorities)
+
+
+def _anonymous_access(options: Options, config: AuthenticationConfig) -> AnonymousAccess:
+    if "AlwaysAllow" in options.authorization_mode:
+        return AnonymousAccess(enabled=False)
+    return config.anonymous or AnonymousAccess(options.anonymous_auth is not False)
 
 
 async def _authorities(path: Path | None, label: str, tasks: TaskOwner) -> CaBundle | None:
@@ -128,11 +147,19 @@ def _serving_key(path: Path | None) -> list[PublicKey]:
         return []
 
 
+async def _issuer(config: JwtConfig, egress: EgressSelector, tasks: TaskOwner) -> OidcTokens:
+    dialer = getattr(egress, config.egress) if config.egress else None
+    tokens = OidcTokens(config, await asyncio.to_thread(HttpsFetcher, config.authority, dialer), tasks)
+    tokens.start()
+    return tokens
+
+
 async def _token_authenticators(
     options: Options,
     store: Store,
     own_tokens: Path,
     service_accounts: ServiceAccountTokens,
+    issuers: Sequence[OidcTokens],
     tasks: TaskOwner,
     stack: AsyncExitStack,
     egress: EgressSelector,
@@ -148,11 +175,7 @@ async def _token_authenticators(
     authenticators += [ApiAudienceAuthenticator(legacy, audiences), service_accounts]
     if options.enable_bootstrap_token_auth:
         authenticators.append(ApiAudienceAuthenticator(BootstrapTokens(store, options.identity), audiences))
-    config = await asyncio.to_thread(issuer_of, options)
-    if config is not None:
-        oidc = OidcTokens(config, await asyncio.to_thread(HttpsFetcher, config.authority), tasks)
-        oidc.start()
-        authenticators.append(ApiAudienceAuthenticator(oidc, audiences))
+    authenticators += [ApiAudienceAuthenticator(issuer, audiences) for issuer in issuers]
     if options.authentication_token_webhook_config_file is not None:
         webhook = await asyncio.to_thread(
             Webhook, options.authentication_token_webhook_config_file, dialer=egress.controlplane
@@ -172,13 +195,34 @@ async def _token_authenticators(
     return authenticators
 
 
-def issuer_of(options: Options) -> JwtConfig | None:
-    """Return the configured issuer of JSON Web Tokens, or ``None``. Reads the disk.
+def configuration_of(options: Options) -> AuthenticationConfig:
+    """Return the configured issuers of JSON Web Tokens and anonymous access. Reads the disk.
 
     :raises JwtConfigError: a file is invalid.
     """
-    if options.authentication_config is not None:
-        return jwt_config.load(options.authentication_config, options.identity)
+    path, release = options.authentication_config, options.compatibility_version
+    if path is None:
+        issuer = _issuer_of(options)
+        return AuthenticationConfig((issuer,) if issuer is not None else ())
+    later = release >= _ANY_ALGORITHM
+    rules = ConfigRules(
+        release,
+        options.gates.enabled("AnonymousAuthConfigurableEndpoints"),
+        IssuerRules(
+            SIGNING_ALGORITHMS if later else ("RS256",),
+            options.gates.enabled("StructuredAuthenticationConfigurationEgressSelector"),
+            options.service_account_issuer if later else (),
+        ),
+    )
+    config = config_file.load(path, options.identity, rules)
+    if config.anonymous is not None and options.anonymous_auth is not None:
+        text = "--anonymous-auth flag cannot be set when anonymous field is configured in authentication configuration"
+        raise JwtConfigError(f"{path}: {text} file")
+    return config
+
+
+def _issuer_of(options: Options) -> JwtConfig | None:
+    """Return the issuer that the ``oidc-*`` options configure, or ``None``. Reads the disk."""
     if not options.oidc_issuer_url:
         return None
     prefix = options.oidc_username_prefix

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from apiserver_stub.admission import AdmissionChain
@@ -12,8 +13,10 @@ from apiserver_stub.aggregation.extension_client import ExtensionClient
 from apiserver_stub.aggregation.remotes import Remotes
 from apiserver_stub.audit.context import Audit
 from apiserver_stub.authn import Authenticator
+from apiserver_stub.authn.oidc import OidcTokens
 from apiserver_stub.authn.service_account import ServiceAccountTokens
 from apiserver_stub.authz import Chain
+from apiserver_stub.controllers.server_identity import server_name
 from apiserver_stub.controllers.storage_versions import StorageVersions
 from apiserver_stub.endpoints import metrics
 from apiserver_stub.endpoints.discovery import Discovery, DiscoverySettings, aggregated_versions
@@ -69,6 +72,7 @@ async def build_pipeline(
     remotes: Remotes,
     authenticator: Authenticator,
     tokens: ServiceAccountTokens,
+    issuers: Sequence[OidcTokens],
     authorizer: Chain,
     admission: AdmissionChain,
     audit: Audit | None,
@@ -101,6 +105,9 @@ async def build_pipeline(
     collectors: list[Collector] = [requests.show_on, show_limits]
     if audit is not None:
         collectors.append(partial(metrics.show_audit, audit=audit))
+    if gates.enabled("StructuredAuthenticationConfigurationJWKSMetrics"):
+        server_id = server_name(socket.gethostname())
+        collectors.append(partial(metrics.show_key_sets, issuers=issuers, server_id=server_id))
     if flow_control is not None:
         collectors.append(partial(metrics.show_fairness, fairness=flow_control))
     collectors += [

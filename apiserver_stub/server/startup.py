@@ -298,6 +298,7 @@ async def start(options: Options) -> RunningServer:
             remotes=remotes,
             authenticator=authentication.authenticator,
             tokens=authentication.service_accounts,
+            issuers=authentication.issuers,
             authorizer=authorization.chain,
             admission=admission,
             audit=audit,

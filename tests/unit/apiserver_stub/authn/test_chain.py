@@ -12,6 +12,7 @@ import pytest
 from apiserver_stub.apimachinery.request import ANONYMOUS, User
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.authn import Authenticator
+from apiserver_stub.authn.anonymous import AnonymousAccess
 from apiserver_stub.authn.authenticators import ApiAudienceAuthenticator, AuthenticatedUser, Rejected
 from apiserver_stub.authn.certificates import PeerCertificates
 from apiserver_stub.authn.token_file import TokenFile, TokenFileError
@@ -84,7 +85,7 @@ async def test_proxy_headers_take_precedence_over_certificate_and_token(tokens: 
         authenticator = Authenticator(
             tokens,
             Identity(),
-            anonymous=True,
+            anonymous=AnonymousAccess(),
             certificates=FixedAuthenticator(by_certificate),  # type: ignore[arg-type]
             headers=FixedAuthenticator(by_header),  # type: ignore[arg-type]
         )
@@ -98,7 +99,7 @@ async def test_proxy_headers_take_precedence_over_certificate_and_token(tokens: 
 
 
 async def test_bearer_token_is_the_word_after_one_space(tokens: Tokens) -> None:
-    authenticator = Authenticator(tokens, anonymous=True, identity=Identity())
+    authenticator = Authenticator(tokens, anonymous=AnonymousAccess(), identity=Identity())
 
     async def name(header: str) -> str:
         return (await authenticator.authenticate({"Authorization": header}, None)).name
@@ -109,12 +110,15 @@ async def test_bearer_token_is_the_word_after_one_space(tokens: Tokens) -> None:
 
 
 async def test_review_of_an_empty_token_is_anonymous(tokens: Tokens) -> None:
-    known = await Authenticator(tokens, anonymous=True, identity=Identity()).review(" def", ["other"])
+    known = await Authenticator(tokens, anonymous=AnonymousAccess(), identity=Identity()).review(" def", ["other"])
 
     assert known == AuthenticatedUser(ANONYMOUS, ("other",))
-    assert await Authenticator(tokens, anonymous=False, identity=Identity()).review(" def", []) is None
+    assert (
+        await Authenticator(tokens, anonymous=AnonymousAccess(enabled=False), identity=Identity()).review(" def", [])
+        is None
+    )
     with pytest.raises(Rejected):
-        await Authenticator(tokens, anonymous=True, identity=Identity()).review("wrong", [])
+        await Authenticator(tokens, anonymous=AnonymousAccess(), identity=Identity()).review("wrong", [])
 
 
 @pytest.mark.row("opt.anonymous-auth")
@@ -123,7 +127,7 @@ async def test_only_those_without_any_credentials_are_anonymous(tokens: Tokens) 
         authenticator = Authenticator(
             tokens,
             Identity(),
-            anonymous=anonymous,
+            anonymous=AnonymousAccess(anonymous),
             certificates=FixedAuthenticator(certificate),  # type: ignore[arg-type]
         )
         try:
@@ -141,7 +145,7 @@ async def test_only_those_without_any_credentials_are_anonymous(tokens: Tokens) 
 
 
 async def test_authenticated_users_are_in_system_authenticated(tokens: Tokens) -> None:
-    user = await Authenticator(tokens, anonymous=True, identity=Identity()).authenticate(
+    user = await Authenticator(tokens, anonymous=AnonymousAccess(), identity=Identity()).authenticate(
         {"Authorization": "Bearer def"}, None
     )
 
@@ -150,7 +154,7 @@ async def test_authenticated_users_are_in_system_authenticated(tokens: Tokens) -
 
 async def test_token_is_read_from_websocket_subprotocols(tokens: Tokens) -> None:
     hidden = "base64url.bearer.authorization.k8s.io." + base64.urlsafe_b64encode(b"def").decode().rstrip("=")
-    authenticator = Authenticator(tokens, anonymous=False, identity=Identity())
+    authenticator = Authenticator(tokens, anonymous=AnonymousAccess(enabled=False), identity=Identity())
 
     async def passes(protocols: str) -> bool:
         try:
@@ -212,7 +216,7 @@ async def test_authenticators_add_audit_annotations() -> None:
     reported: dict[str, str] = {}
     authenticator = Authenticator(
         Tokens([Counting(AuthenticatedUser(User("bob"), API, {"due": "yesterday"}))], API),
-        anonymous=False,
+        anonymous=AnonymousAccess(enabled=False),
         identity=Identity(),
     )
 
@@ -223,7 +227,7 @@ async def test_authenticators_add_audit_annotations() -> None:
 
 
 async def test_invalid_and_missing_credentials_are_counted_separately(tokens: Tokens) -> None:
-    authenticator = Authenticator(tokens, anonymous=False, identity=Identity())
+    authenticator = Authenticator(tokens, anonymous=AnonymousAccess(enabled=False), identity=Identity())
 
     for headers in ({"Authorization": "Bearer wrong"}, {"Authorization": "Bearer wrong"}, {}):
         with pytest.raises(ApiError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,16 +13,19 @@ import pytest
 
 from apiserver_stub.apimachinery.request import User
 from apiserver_stub.authn import jwt
+from apiserver_stub.authn.anonymous import AnonymousAccess
 from apiserver_stub.authn.authenticators import Rejected
-from apiserver_stub.authn.jwt_config import JwtConfig, Mapped, Rule, load
+from apiserver_stub.authn.config_file import ConfigRules, load
+from apiserver_stub.authn.jwt_config import IssuerRules, JwtConfig, Mapped, Rule
 from apiserver_stub.authn.key_set import RETRY_SECONDS, IssuerError
 from apiserver_stub.authn.keys import SigningKey
 from apiserver_stub.authn.oidc import OidcTokens
 from apiserver_stub.cel import Expression
 from apiserver_stub.options import parse
-from apiserver_stub.server.authentication import issuer_of
+from apiserver_stub.server.authentication import configuration_of
 from nodeagent.base.aio import TaskOwner
 from nodeagent.base.identity import Identity
+from nodeagent.base.release import Release
 from nodeagent.base.tls import generate_ca
 from nodeagent.testing.clock import FakeClock
 
@@ -34,7 +38,7 @@ class Provider:
     """OpenID provider in memory."""
 
     def __init__(self, tmp_path: Path) -> None:
-        self._directory = tmp_path
+        self.directory = tmp_path
         self.documents: dict[str, Any] = {}
         self.requests: list[tuple[str, str]] = []
         self.describe(ISSUER)
@@ -45,7 +49,7 @@ class Provider:
         self.documents[f"{issuer}/.well-known/openid-configuration"] = document
 
     def rotate(self, name: str, issuer: str = ISSUER) -> SigningKey:
-        key = SigningKey.load_or_create(self._directory / name)
+        key = SigningKey.load_or_create(self.directory / name)
         self.documents[f"{issuer}/keys"] = {"keys": [{"kty": "oct"}, key.public.jwk()]}
         return key
 
@@ -75,14 +79,19 @@ async def tasks() -> AsyncIterator[TaskOwner]:
 @pytest.fixture
 def make(provider: Provider, tasks: TaskOwner, clock: FakeClock) -> Any:
     async def made(*arguments: str, config: JwtConfig | None = None) -> OidcTokens:
-        expected = config or issuer_of(parse([*BASE, *arguments]))
-        assert expected is not None
+        expected = config or configured(*BASE, *arguments)
         tokens = OidcTokens(expected, provider, tasks, clock=clock, now=lambda: NOW)
         tokens.start()
         await clock.advance(0.1)
         return tokens
 
     return made
+
+
+def configured(*arguments: str) -> JwtConfig:
+    """Return the issuer that the options *arguments* configure."""
+    (issuer,) = configuration_of(parse(arguments)).issuers
+    return issuer
 
 
 async def rejection(tokens: OidcTokens, token: str) -> str:
@@ -110,7 +119,7 @@ async def test_algorithm_must_be_listed(provider: Provider, make: Any) -> None:
     tokens = await make("--oidc-signing-algs=RS256")
     assert await tokens.user_of(provider.token())  # the option extends its earlier values
 
-    config = issuer_of(parse([*BASE[:2], "--oidc-signing-algs=ES384,RS256"]))
+    config = configured(*BASE[:2], "--oidc-signing-algs=ES384,RS256")
     assert "unsupported algorithm 'ES256'" in await rejection(await make(config=config), provider.token())
 
 
@@ -286,7 +295,7 @@ def test_configuration_file_configures_an_issuer(tmp_path: Path) -> None:
         "userValidationRules": [{"expression": "user.username != ''"}],
     }
 
-    config = load(written(tmp_path, entry), Identity())
+    (config,) = load(written(tmp_path, entry), Identity(), ConfigRules()).issuers
 
     assert (config.issuer, config.audiences, config.authority) == (ISSUER, ("a", "b"), authority)
     assert config.username == Mapped("sub", "p:")
@@ -348,20 +357,154 @@ SUB = {"claim": "sub", "prefix": "p:"}
 )
 def test_invalid_configuration_file_reports_each_error(tmp_path: Path, change: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError) as error:
-        load(written(tmp_path, GOOD | change), Identity())
+        load(written(tmp_path, GOOD | change), Identity(), ConfigRules())
     assert problem in str(error.value)
 
 
 def test_configuration_file_must_have_one_issuer(tmp_path: Path) -> None:
-    assert load(written(tmp_path, GOOD), Identity()).issuer == ISSUER
+    (found,) = load(written(tmp_path, GOOD), Identity(), ConfigRules()).issuers
+    assert found.issuer == ISSUER
     for more, problem in (
         ({"jwt": []}, "at least one jwt is required"),
         ({"jwt": [GOOD, GOOD]}, "Too many: 2: must have at most 1 items"),
         ({"kind": "Config"}, "expected AuthenticationConfiguration"),
     ):
         with pytest.raises(ValueError, match=problem):
-            load(written(tmp_path, GOOD, **more), Identity())
+            load(written(tmp_path, GOOD, **more), Identity(), ConfigRules())
     (tmp_path / "bad").write_text("{")
     for name in ("bad", "nope"):
         with pytest.raises(ValueError, match=name):
-            load(tmp_path / name, Identity())
+            load(tmp_path / name, Identity(), ConfigRules())
+
+
+# Later releases.
+
+
+def config_of(tmp_path: Path, version: str, rules: ConfigRules, *issuers: dict[str, Any], **more: Any) -> Any:
+    document = {"apiVersion": f"apiserver.config.k8s.io/{version}", "kind": "AuthenticationConfiguration", **more}
+    path = tmp_path / "later.json"
+    path.write_bytes(msgspec.json.encode({**document, "jwt": list(issuers)}))
+    return load(path, Identity(), rules)
+
+
+def issuer(**changes: str) -> dict[str, Any]:
+    return {**GOOD, "issuer": {**GOOD["issuer"], **changes}}
+
+
+@pytest.mark.parametrize(("version", "since"), [("v1alpha1", 29), ("v1beta1", 30), ("v1", 34)])
+def test_version_of_the_file_depends_on_the_release(tmp_path: Path, version: str, since: int) -> None:
+    assert config_of(tmp_path, version, ConfigRules(Release(1, since)), GOOD).issuers
+    if since > 29:
+        with pytest.raises(ValueError, match="expected AuthenticationConfiguration of version"):
+            config_of(tmp_path, version, ConfigRules(Release(1, since - 1)), GOOD)
+
+
+def test_later_releases_read_several_issuers(tmp_path: Path) -> None:
+    rules = ConfigRules(Release(1, 30), issuers=IssuerRules(("ES256", "RS256"), reserved=("https://own",)))
+    other = issuer(url="https://b", discoveryURL="https://c/.well-known/openid-configuration")
+
+    first, second = config_of(tmp_path, "v1beta1", rules, GOOD, other).issuers
+
+    assert first.algorithms == ("ES256", "RS256")
+    assert second.discovery_url == "https://c/.well-known/openid-configuration"
+    for wrong, problem in (
+        ([GOOD, GOOD], 'jwt[1].issuer.url: Duplicate value: "https://id.example"'),
+        (
+            [other, {**other, "issuer": {**other["issuer"], "url": "https://x"}}],
+            "jwt[1].issuer.discoveryURL: Duplicate",
+        ),
+        ([issuer(discoveryURL=f"{ISSUER}/")], "discoveryURL must be different from URL"),
+        ([issuer(discoveryURL="http://x")], "jwt[0].issuer.discoveryURL: Invalid value"),
+        ([issuer(url="https://own")], "URL must not overlap with disallowed issuers: [https://own]"),
+        ([GOOD] * 65, "Too many: 65: must have at most 64 items"),
+    ):
+        with pytest.raises(ValueError) as error:
+            config_of(tmp_path, "v1beta1", rules, *wrong)
+        assert problem in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("egress", "selects", "problem"),
+    [
+        ("cluster", True, ""),
+        ("etcd", True, 'Unsupported value: "etcd": supported values: "cluster", "controlplane"'),
+        ("cluster", False, "egress selector is not supported when StructuredAuthenticationConfigurationEgressSelector"),
+    ],
+)
+def test_issuer_selects_its_egress_if_the_gate_is_enabled(
+    tmp_path: Path, egress: str, selects: bool, problem: str
+) -> None:
+    rules, entry = (
+        ConfigRules(Release(1, 34), issuers=IssuerRules(selects_egress=selects)),
+        issuer(egressSelectorType=egress),
+    )
+
+    if problem:
+        with pytest.raises(ValueError) as error:
+            config_of(tmp_path, "v1", rules, entry)
+        assert problem in str(error.value)
+    else:
+        (found,) = config_of(tmp_path, "v1", rules, entry).issuers
+        assert found.egress == egress
+
+
+@pytest.mark.parametrize(
+    ("anonymous", "access"),
+    [
+        (None, None),
+        ({"enabled": False}, AnonymousAccess(enabled=False)),
+        ({"enabled": True}, AnonymousAccess()),
+        (
+            {"enabled": True, "conditions": [{"path": "/healthz"}, {"path": "/livez"}]},
+            AnonymousAccess(paths=frozenset(["/healthz", "/livez"])),
+        ),
+    ],
+)
+def test_file_configures_anonymous_access(tmp_path: Path, anonymous: Any, access: AnonymousAccess | None) -> None:
+    rules = ConfigRules(Release(1, 32), permits_anonymous=True)
+
+    assert config_of(tmp_path, "v1beta1", rules, anonymous=anonymous).anonymous == access
+
+
+@pytest.mark.parametrize(
+    ("rules", "anonymous", "problem"),
+    [
+        (ConfigRules(Release(1, 31)), {"enabled": True}, "AnonymousAuthConfigurableEndpoints feature gate is disabled"),
+        (ConfigRules(Release(1, 30)), {"enabled": True}, 'unknown field "anonymous"'),
+        (
+            ConfigRules(Release(1, 32), permits_anonymous=True),
+            {"conditions": [{"path": "/healthz"}]},
+            "enabled should be set to true when conditions are defined",
+        ),
+        (ConfigRules(Release(1, 32), permits_anonymous=True), {"enabled": "yes"}, "must be true or false"),
+    ],
+)
+def test_invalid_anonymous_access_is_rejected(
+    tmp_path: Path, rules: ConfigRules, anonymous: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ValueError, match=problem):
+        config_of(tmp_path, "v1beta1", rules, anonymous=anonymous)
+
+
+async def test_fetches_of_keys_are_recorded(provider: Provider, make: Any, clock: FakeClock) -> None:
+    tokens = await make()
+    fetched = clock.wall().timestamp()
+    await tokens.user_of(provider.token())
+    digest = hashlib.sha256(msgspec.json.encode(provider.documents[f"{ISSUER}/keys"])).hexdigest()
+    assert (tokens.keys.fetched_at, tokens.keys.digest) == ({"success": fetched}, f"sha256:{digest}")
+
+    del provider.documents[f"{ISSUER}/keys"]
+    await clock.advance(60)
+    await rejection(tokens, provider.token(SigningKey.load_or_create(provider.directory / "two")))
+
+    assert tokens.keys.fetched_at == {"success": fetched, "failure": clock.wall().timestamp()}
+    assert tokens.keys.digest == f"sha256:{digest}"
+
+
+async def test_discovery_url_replaces_that_of_the_issuer(provider: Provider, make: Any) -> None:
+    documents = provider.documents
+    documents["https://inside/discovery"] = documents.pop(f"{ISSUER}/.well-known/openid-configuration")
+    mapped = Mapped("sub")
+    config = JwtConfig(ISSUER, ("cid",), mapped, algorithms=("ES256",), discovery_url="https://inside/discovery")
+
+    assert (await (await make(config=config)).user_of(provider.token())).name == "u1"

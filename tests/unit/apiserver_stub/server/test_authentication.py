@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -129,3 +130,24 @@ async def test_always_allow_disables_anonymous_authentication(store: Any, own_to
     assert await lets_in()
     assert not await lets_in("--anonymous-auth=false")
     assert not await lets_in("--authorization-mode=AlwaysAllow")
+
+
+async def test_configuration_file_limits_anonymous_requests_to_paths(store: Any, own_tokens: Path) -> None:
+    config = {
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "AuthenticationConfiguration",
+        "anonymous": {"enabled": True, "conditions": [{"path": "/healthz"}]},
+    }
+    (own_tokens.parent / "authn.yaml").write_text(json.dumps(config))
+    options = ["--compatibility-version=1.36", f"--authentication-config={own_tokens.parent / 'authn.yaml'}"]
+
+    async with AsyncExitStack() as stack:
+        authenticator = (await build(store, own_tokens, stack, *options)).authenticator
+        assert (await authenticator.authenticate({}, None, path="/healthz")).name == "system:anonymous"
+        assert await authenticator.review("", ()) is None
+        for path in ("/healthz/etcd", "/version"):
+            with pytest.raises(ApiError):
+                await authenticator.authenticate({}, None, path=path)
+    async with AsyncExitStack() as stack:
+        with pytest.raises(AuthenticationError, match="anonymous-auth flag cannot be set"):
+            await build(store, own_tokens, stack, *options, "--anonymous-auth=true")
