@@ -8,10 +8,10 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from nodeagent.base.mounts.points import is_mount_point
 from nodeagent.errors import NodeAgentError, VolumeError
 from nodeagent_plugins.pod_sync.paths import PodPaths
 
-_MOUNTS = Path("/proc/self/mountinfo")
 _OWNER_FILE = ".owner"
 _MAX_OWNER_BYTES = 4096
 
@@ -118,14 +118,18 @@ def directories(parent: Path) -> list[str]:
         return []
 
 
-def mounts_below(root: Path, table: Path = _MOUNTS) -> list[str]:
-    """Return the mount points below *root* in the mount namespace of this process."""
-    prefix = f"{root}/"
-    points = (line.split(" ", 5)[4] for line in table.read_text(encoding="utf-8", errors="replace").splitlines())
-    return [point for raw in points if (point := _unescaped(raw)).startswith(prefix)]
+def mounts_below(root: Path) -> list[str]:
+    """Return the mount points below *root* in the mount namespace of this process, without those below others.
 
-
-def _unescaped(text: str) -> str:
-    for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        text = text.replace(code, character)
-    return text
+    The few directories that a released pod has are searched faster than the mounts of a node with many pods.
+    """
+    found, left = [], [root]
+    while left:
+        with contextlib.suppress(FileNotFoundError), os.scandir(left.pop()) as entries:
+            for entry in entries:
+                path = Path(entry.path)
+                if is_mount_point(path):
+                    found.append(entry.path)
+                elif entry.is_dir(follow_symlinks=False):
+                    left.append(path)
+    return sorted(found)

@@ -80,6 +80,16 @@ class _Content(ABC):
             apply_fs_group(directory, group)
 
     def _remove(self, directory: Path) -> None:
+        try:
+            if self._mounter.mounted(directory):
+                self._mounter.unmount(directory)
+            if not self._mounter.mounted(directory):
+                remove_tree(directory)
+                return
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+        # Something else is mounted in the volume. To look for that first would read the mount table for each volume.
         for path in self._mounter.below(directory):
             self._mounter.unmount(path)
         remove_tree(directory)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -284,6 +285,8 @@ class Manager:
 
         :raises OSError: a sub-path is in use.
         """
+        if not os.path.lexists(directory):
+            return
         for path in self._mounter.below(directory):
             self._mounter.unmount(path)
         if directory.is_dir():

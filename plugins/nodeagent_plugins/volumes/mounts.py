@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ParamSpec, Protocol, TypeVar
 
 from nodeagent.base.mounts import calls
+from nodeagent.base.mounts.points import is_mount_point
 from nodeagent.base.mounts.table import MOUNTINFO, mounts_below, parse_mounts
 
 P = ParamSpec("P")
@@ -50,7 +51,7 @@ class LinuxMounter:
         calls.unmount(target)
 
     def mounted(self, target: Path) -> bool:
-        return target in self.below(target)
+        return is_mount_point(target)
 
     def below(self, directory: Path) -> list[Path]:
         return mount_points(MOUNTINFO.read_text(encoding="utf-8", errors="surrogateescape"), directory)
@@ -60,7 +61,7 @@ def mount_points(mountinfo: str, directory: Path) -> list[Path]:
     """Return the mount points at and below *directory*, deepest first, and the latest first at the same depth."""
     # The kernel lists real paths; the directory may contain a symbolic link.
     prefix = os.path.realpath(directory)
-    entries = mounts_below(Path(prefix), parse_mounts(mountinfo))
+    entries = mounts_below(Path(prefix), parse_mounts(mountinfo, around=prefix))
     return [directory / Path(entry.path).relative_to(prefix) for entry in entries]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import field
 
-from nodeagent.base.mounts.table import MountEntry, mounts_below, read_mounts
+from nodeagent.base.mounts.table import MountEntry, read_mounts_below
 from nodeagent.base.structs import MutableStruct
 from nodeagent.contracts.persistent_volumes import (
     DeviceOnDisk,
@@ -80,7 +80,7 @@ def volume_directories(pod: Path) -> list[tuple[Path, VolumeMode]]:
 
 def mounts_in(directory: Path) -> list[MountEntry]:
     """Return the mounts at and below *directory*, deepest first."""
-    return mounts_below(directory, read_mounts())
+    return read_mounts_below(directory)
 
 
 def _directories(parent: Path) -> Iterator[Path]:

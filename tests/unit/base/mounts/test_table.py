@@ -11,6 +11,7 @@ from nodeagent.base.mounts.table import (
     mounts_below,
     parse_mounts,
     read_mounts,
+    read_mounts_below,
 )
 
 STAGED = "/plugins/kubernetes.io/csi/d/h/globalmount"
@@ -47,6 +48,17 @@ def test_mounts_below_are_deepest_first_and_topmost_first() -> None:
         42,
         44,
     ]
+
+
+def test_mounts_around_a_path_are_a_part_of_all_mounts(tmp_path: Path) -> None:
+    table = tmp_path / "mountinfo"
+    table.write_text(TEXT)
+
+    assert [entry.mount_id for entry in parse_mounts(TEXT, around="/other/view")] == [41]
+    assert parse_mounts(TEXT, around="/absent") == []
+    assert parse_mounts(TEXT, around="/with space") == MOUNTS  # The kernel writes such characters as numbers.
+    for directory in (Path("/var/lib/kubelet/pods/u/volumes"), Path("/var/lib/kubelet/pods/u/volumes/k/pv one")):
+        assert read_mounts_below(directory, table) == mounts_below(directory, MOUNTS) != []
 
 
 def test_references_omit_other_roots_and_views_of_the_same_path() -> None:

@@ -38,7 +38,7 @@ class FakeMounter:
         self.mounts[target] = ("bind", str(source))
 
     def unmount(self, target: Path) -> None:
-        if target in self.busy:
+        if target in self.busy or any(target in path.parents for path in list(self.mounts)):
             raise OSError(16, os.strerror(16), str(target))
         self.mounts.pop(target, None)
 

@@ -52,6 +52,20 @@ async def test_secret_is_stored_in_memory(manager: Manager, objects: FakeObjects
     assert mounter.mounts[path][0] == "tmpfs"
 
 
+async def test_mounts_in_a_volume_are_unmounted_before_it_is_removed(
+    manager: Manager, objects: FakeObjects, mounter: FakeMounter
+) -> None:
+    objects.secrets["default", "s"] = {"data": encoded(password="hunter2")}
+    pod = pod_with({"name": "v", "secret": {"secretName": "s"}})
+    path = await path_of(manager, pod)
+    mounter.mounts[path / "inside"] = ("tmpfs", "")
+
+    await manager.release(pod.uid)
+
+    assert mounter.mounts == {}
+    assert not path.exists()
+
+
 async def test_secret_is_stored_on_disk_without_the_permission_to_mount(
     manager: Manager, objects: FakeObjects, mounter: FakeMounter
 ) -> None:
