@@ -51,15 +51,16 @@ class CgroupFiles(MutableStruct):
         :raises CgroupError: the kernel rejects the operation.
         """
         try:
-            for path in self.hierarchy.paths(name):
-                self._make_directory(path)
+            for root in self.hierarchy.roots:
+                self._make_directory(root, name)
         except OSError as error:
             raise _explained(f"failed to create cgroup {cgroupfs_path(name)}", error) from error
         if mark:
             with contextlib.suppress(OSError):
                 os.setxattr(self.hierarchy.paths(name)[0], _OWNER, self.owner.encode())
         if limits is not None:
-            self.limit(name, limits)
+            self.check_usage(name, limits)
+            self._limit_explained(name, limits)
 
     def limit(self, name: CgroupName, limits: CgroupLimits) -> None:
         """Set the limits of an existing cgroup.
@@ -68,13 +69,7 @@ class CgroupFiles(MutableStruct):
         :raises CgroupError: the kernel rejects a limit.
         """
         self.check_usage(name, limits)
-        try:
-            if self.hierarchy.unified and name:
-                root = self.hierarchy.roots[0]
-                self._enable_down_to(root.joinpath(*name).parent, root)
-            self._limit(name, limits)
-        except OSError as error:
-            raise _explained(f"failed to set limits of cgroup {cgroupfs_path(name)}", error) from error
+        self._limit_explained(name, limits, enable=True)
 
     def check_usage(self, name: CgroupName, limits: CgroupLimits) -> None:
         """Check that a memory limit is not below the usage: version 1 rejects it, and version 2 would OOM-kill.
@@ -133,9 +128,14 @@ class CgroupFiles(MutableStruct):
 
         :raises CgroupError: a process in it does not exit.
         """
-        self.kill(name)
+        try:
+            left = [path for path in self.hierarchy.all_paths(name) if not _is_removed(path)]
+        except OSError as error:
+            raise _explained(f"failed to remove cgroup {cgroupfs_path(name)}", error) from error
+        if left:
+            self.kill(name)
         deadline = time.monotonic() + _REMOVE_SECONDS
-        for path in self.hierarchy.all_paths(name):
+        for path in left:
             while path.is_dir():
                 try:
                     _remove_tree(path)
@@ -147,18 +147,23 @@ class CgroupFiles(MutableStruct):
 
     # --- helpers ----------------------------------------------------------------------------------------------
 
-    def _make_directory(self, path: Path) -> None:
-        root = next(root for root in self.hierarchy.roots if path.is_relative_to(root))
-        if path == root:
+    def _make_directory(self, root: Path, name: CgroupName) -> None:
+        if not name:
             return
-        above = path.parent
-        if not path.is_dir():
-            self._make_directory(above)
-            if self.hierarchy.unified:
+        path, above = root.joinpath(*name), root.joinpath(*name[:-1])
+        if self.hierarchy.unified:
+            if path.is_dir():
+                self._enable_down_to(above, root)
+            else:
+                self._make_directory(root, name[:-1])
                 self._enable(above)
+                path.mkdir(exist_ok=True)
+            return
+        try:
             path.mkdir(exist_ok=True)
-        elif self.hierarchy.unified:
-            self._enable_down_to(above, root)
+        except FileNotFoundError:
+            self._make_directory(root, name[:-1])
+            path.mkdir(exist_ok=True)
         if root == self.hierarchy.mounts.get("cpuset"):
             for file in ("cpuset.cpus", "cpuset.mems"):  # Version 1 rejects processes while these are empty.
                 if (above / file).exists() and not (path / file).read_text().strip():
@@ -183,6 +188,15 @@ class CgroupFiles(MutableStruct):
                     raise
                 pids = ", ".join(map(str, processes_in(above)[:5]))
                 raise OSError(errno.EBUSY, f"{above} itself contains processes (such as {pids})") from error
+
+    def _limit_explained(self, name: CgroupName, limits: CgroupLimits, *, enable: bool = False) -> None:
+        try:
+            if enable and self.hierarchy.unified and name:
+                root = self.hierarchy.roots[0]
+                self._enable_down_to(root.joinpath(*name[:-1]), root)
+            self._limit(name, limits)
+        except OSError as error:
+            raise _explained(f"failed to set limits of cgroup {cgroupfs_path(name)}", error) from error
 
     def _limit(self, name: CgroupName, limits: CgroupLimits) -> None:
         unified = self.hierarchy.unified
@@ -243,6 +257,19 @@ class CgroupFiles(MutableStruct):
             return os.getxattr(path, _OWNER) == self.owner.encode()
         except OSError:
             return False
+
+
+def _is_removed(path: Path) -> bool:
+    """Remove a cgroup unless it has processes or descendants; return whether it no longer exists."""
+    try:
+        path.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        if error.errno not in (errno.EBUSY, errno.ENOTEMPTY):
+            raise
+        return False
+    return True
 
 
 def _remove_tree(path: Path) -> None:
