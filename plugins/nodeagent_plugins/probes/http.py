@@ -8,7 +8,8 @@ import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import quote, urljoin, urlsplit
 
-from nodeagent_plugins.probes.exchange import Header, Response, exchange
+from nodeagent.base.structs import Struct
+from nodeagent_plugins.probes.exchange import Header, Response, encode_request, exchange
 from nodeagent_plugins.probes.outcome import Outcome, OutcomeKind, ProbeError
 from nodeagent_plugins.probes.tcp import USER_AGENT, Connection, dial_error, open_connection
 
@@ -33,12 +34,12 @@ async def probe_http(
 
     :raises ProbeError: a header is invalid.
     """
-    lines = request_headers(headers, user_agent)
+    lines = tuple(request_headers(headers, user_agent))
     first = url
     try:
         async with asyncio.timeout(timeout_seconds):
             for _ in range(_MAX_REDIRECTS):
-                response = await _request(url, lines, connect)
+                response = await _request(_prepared(url, lines), connect)
                 target = _redirect(url, response)
                 if target is None:
                     return _judge(response)
@@ -72,17 +73,33 @@ def request_headers(given: Sequence[Header], user_agent: str = USER_AGENT) -> li
     return headers + [(default, values[name]) for name, default in _DEFAULTS.items() if name not in names]
 
 
-async def _request(url: str, headers: Sequence[Header], connect: Connect) -> Response:
+class _Request(Struct, frozen=True):
+    host: str
+    port: int
+    secure: bool
+    content: bytes
+
+
+@functools.lru_cache(maxsize=2048)
+def _prepared(url: str, headers: tuple[Header, ...]) -> _Request:
+    """Return the request of *url*, which is equal for all attempts of a probe.
+
+    :raises ValueError: the URL or a header is invalid.
+    """
     parts = urlsplit(url)
     if parts.scheme not in _PORTS or not parts.hostname:
         raise ValueError(f"unsupported protocol scheme {parts.scheme!r}")
-    secure = _unchecked_tls() if parts.scheme == "https" else None
-    connection = await connect(parts.hostname, parts.port or _PORTS[parts.scheme], secure)
+    given = {name.lower() for name, _ in headers}
+    host = [] if "host" in given else [("Host", parts.netloc)]
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    content = encode_request(target, (*host, *headers, ("Connection", "close")))
+    return _Request(parts.hostname, parts.port or _PORTS[parts.scheme], parts.scheme == "https", content)
+
+
+async def _request(request: _Request, connect: Connect) -> Response:
+    connection = await connect(request.host, request.port, _unchecked_tls() if request.secure else None)
     try:
-        given = {name.lower() for name, _ in headers}
-        host = [] if "host" in given else [("Host", parts.netloc)]
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        response = await exchange(connection, target, (*host, *headers, ("Connection", "close")))
+        response = await exchange(connection, request.content)
     except BaseException:
         connection.abort()
         raise
