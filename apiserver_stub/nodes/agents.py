@@ -52,6 +52,14 @@ class DialFailed(Unreachable):
         self.code, self.reason, self.message = 500, "", f"error dialing backend: {why}"
 
 
+class NotUpgraded(Unreachable):
+    """The 500 for an upgrade to which the backend responds with neither the upgrade nor an error."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"status code {status}")
+        self.code, self.reason, self.message = 500, "", f"invalid upgrade response: status code {status}"
+
+
 class NodeAgentSettings(Struct, frozen=True):
     """Connections to node agents."""
 

@@ -11,7 +11,7 @@ from apiserver_stub.nodes.agents import Unreachable
 from apiserver_stub.nodes.endpoint import Endpoint
 from apiserver_stub.nodes.headers import forwarded, returned
 from apiserver_stub.nodes.messages import send_messages
-from apiserver_stub.nodes.upgrade import is_redirect, redirect_rejected, upgrade
+from apiserver_stub.nodes.upgrade import upgrade
 from apiserver_stub.transport import response_writer
 from apiserver_stub.transport.http import ResponseStream
 from apiserver_stub.transport.rendered import Rendered
@@ -87,7 +87,7 @@ async def relay(
 
     http = stream.http
     if is_upgrade(http):
-        return await upgrade(stream, endpoint, target, caller=caller, redirects=redirects)
+        return await upgrade(stream, endpoint, target, caller=caller)
     fields = forwarded(http)
     for name, value in caller:
         fields.add(name, value)
@@ -102,8 +102,8 @@ async def relay(
             async with session.request(
                 http.method, _url(endpoint, target), headers=fields, data=body, allow_redirects=False
             ) as upstream:
-                if not redirects and is_redirect(upstream.status, upstream.headers.get("Location")):
-                    return redirect_rejected()
+                if not redirects and _is_redirect(upstream):
+                    return _redirect_rejected()
                 await stream.begin(upstream.status)
                 headers = returned(upstream.headers)
                 if location := upstream.headers.get("Location"):
@@ -129,6 +129,16 @@ async def _backend_error(upstream: aiohttp.ClientResponse) -> ApiError:
     if upstream.status == 500:
         return internal(text)
     return ApiError(upstream.status, _REASONS.get(upstream.status, ""), text or (upstream.reason or ""))
+
+
+def _is_redirect(upstream: aiohttp.ClientResponse) -> bool:
+    return 300 <= upstream.status <= 399 and bool(upstream.headers.get("Location"))
+
+
+def _redirect_rejected() -> Rendered:
+    """Return the response that replaces a redirect that is not allowed."""
+    text = b"the backend attempted to redirect this request, which is not permitted"
+    return Rendered(502, "text/plain; charset=utf-8", [text])
 
 
 def _failed(stream: Stream, error: aiohttp.ClientError) -> Exception:

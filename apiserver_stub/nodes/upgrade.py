@@ -1,6 +1,7 @@
 """Protocol upgrades: the request is forwarded to the agent, and after a 101 response the connection is a tunnel.
 
-Redirects are not followed: any response other than 101 is returned to the client unchanged.
+Errors of the agent are returned to the client unchanged. Any other response without the upgrade is an error: a client
+that follows a redirect would send its credentials to an address that the agent chose.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery.status import ApiError, bad_request
-from apiserver_stub.nodes.agents import DialFailed, Unreachable
+from apiserver_stub.nodes.agents import DialFailed, NotUpgraded, Unreachable
 from apiserver_stub.nodes.endpoint import Endpoint
 from apiserver_stub.nodes.headers import forwarded
 from apiserver_stub.transport.rendered import Rendered
@@ -25,12 +26,11 @@ _MAX_ERROR_BYTES = 64 * 1024
 
 
 async def upgrade(
-    stream: Stream, endpoint: Endpoint, target: str, *, caller: Sequence[tuple[str, str]] = (), redirects: bool = True
+    stream: Stream, endpoint: Endpoint, target: str, *, caller: Sequence[tuple[str, str]] = ()
 ) -> Rendered | None:
     """Connect the client to *target* (path and query) at *endpoint* until either side closes.
 
     :param caller: header fields that identify the user.
-    :param redirects: return redirects to the client; otherwise they become a 502.
     :raises ApiError: the request is not an upgrade, or *endpoint* does not respond or sends an invalid response.
     """
     http = stream.http
@@ -52,10 +52,10 @@ async def upgrade(
             raise ApiError(502, "InternalError", f"the server at {endpoint.authority} {error}") from error
         except TimeoutError:
             raise ApiError(504, "Timeout", f"the server at {endpoint.authority} did not respond in time") from None
+        if status >= 400:
+            return await _error_response(agent, status, head, rest)
         if status != 101:
-            response = await _error_response(agent, status, head, rest)
-            moved = is_redirect(status, response.headers.get("Location"))
-            return redirect_rejected() if moved and not redirects else response
+            raise NotUpgraded(status)
         await stream.begin(101)
         client = End(tunnel)
         http.upgrade(client)
@@ -69,17 +69,6 @@ async def upgrade(
     return None
 
 
-def is_redirect(status: int, location: str | None) -> bool:
-    """Return whether a response is a redirect."""
-    return 300 <= status <= 399 and bool(location)
-
-
-def redirect_rejected() -> Rendered:
-    """Return the response that replaces a redirect that is not allowed."""
-    text = b"the backend attempted to redirect this request, which is not permitted"
-    return Rendered(502, "text/plain; charset=utf-8", [text])
-
-
 async def _error_response(agent: End, status: int, head: bytes, rest: bytes) -> Rendered:
     """Return the response of an agent that rejected the upgrade."""
     fields = {}
@@ -91,6 +80,6 @@ async def _error_response(agent: End, status: int, head: bytes, rest: bytes) -> 
     size = int(length) if length.isdigit() else _MAX_ERROR_BYTES
     body = await agent.read_rest(size, _MAX_ERROR_BYTES, _ERROR_SECONDS)
     kind = fields.get(b"content-type", b"text/plain; charset=utf-8").decode("latin-1")
-    names = [name for name in (b"location", b"retry-after") if name in fields]
-    headers = {name.decode().title(): fields[name].decode("latin-1") for name in names}
+    retry = fields.get(b"retry-after")
+    headers = {"Retry-After": retry.decode("latin-1")} if retry is not None else {}
     return Rendered(status, kind, [body], headers)

@@ -217,7 +217,7 @@ def test_redirects_are_rejected_and_the_cluster_ip_is_used(server: Server, api: 
     assert f"{CLUSTER_IP}:443" in way.requests
     assert f"{POD_IP}:{POD_PORT}" not in way.requests
     upgrade = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1"}
-    assert api.raw("GET", f"{THINGS}/moved", headers=upgrade)[0] == 502
+    assert api.raw("GET", f"{THINGS}/moved", headers=upgrade)[0] == 503
     api.close()
 
 

@@ -244,11 +244,12 @@ def test_exec_is_tunneled(server: Server) -> None:
     assert echo == b"z" * 500_000 + b"!"
 
 
-def test_response_without_upgrade_is_forwarded(server: Server) -> None:
+def test_redirect_of_an_upgrade_is_not_forwarded(server: Server) -> None:
     head, rest = _exec(server, f"{PODS}/on-good/attach?container=c")
 
-    assert head.startswith(b"HTTP/1.1 302 ")
-    assert rest == b"go there"
+    assert head.startswith(b"HTTP/1.1 500 ")
+    assert b"location" not in head.lower()
+    assert json.loads(rest)["message"] == "invalid upgrade response: status code 302"
 
 
 @pytest.mark.parametrize(
