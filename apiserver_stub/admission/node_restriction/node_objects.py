@@ -6,11 +6,8 @@ from apiserver_stub.admission.listers import labels_of
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.verbs.admission import AdmissionRequest
 from nodeagent.base.identity import Identity
-from nodeagent.base.release import Release
 from nodeagent.base.structs import Struct
 
-_OWNERS_CHECKED = Release(1, 31)
-"""First release that rejects changes of a node's owner references."""
 _ALLOWED = (
     *(("", name) for name in ("hostname", "os", "arch")),
     *((prefix, name) for prefix in ("topology", "failure-domain.beta") for name in ("zone", "region")),
@@ -53,7 +50,7 @@ class ReservedLabels(Struct, frozen=True):
         return not _within(domain, self.domains) or key in self.allowed or _within(domain, self.own_domains)
 
 
-def check_node(call: AdmissionRequest, node: str, labels: ReservedLabels, release: Release) -> None:
+def check_node(call: AdmissionRequest, node: str, labels: ReservedLabels) -> None:
     """Reject the write of a Node that the agent of *node* must not make.
 
     :raises ApiError: 403.
@@ -75,7 +72,7 @@ def check_node(call: AdmissionRequest, node: str, labels: ReservedLabels, releas
         raise call.forbidden(f'node "{node}" is not allowed to update configSource to a new non-nil configSource')
     if _differ(new, old, ("spec", "taints")):
         raise call.forbidden(f'node "{node}" is not allowed to modify taints')
-    if release >= _OWNERS_CHECKED and _differ(new, old, ("metadata", "ownerReferences")):
+    if _differ(new, old, ("metadata", "ownerReferences")):
         raise call.forbidden(f'node "{node}" is not allowed to modify ownerReferences')
     if names := labels.forbidden(labels_of(new), labels_of(old)):
         raise call.forbidden(f"is not allowed to modify labels: {', '.join(names)}")

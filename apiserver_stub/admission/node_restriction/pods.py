@@ -12,8 +12,8 @@ from apiserver_stub.verbs.admission import AdmissionRequest
 from nodeagent.base.identity import Identity
 from nodeagent.base.release import Release
 
-_CLAIMS_CHECKED, _ALL_REFERENCES_CHECKED = Release(1, 32), Release(1, 34)
-"""First releases that reject mirror pods with resource claims, and with references of any kind."""
+_ALL_REFERENCES_CHECKED = Release(1, 34)
+"""First release that rejects mirror pods with references of any kind."""
 _EXTENDED_CLAIMS = Release(1, 34)
 """First release with the status of claims for extended resources."""
 _VOLUME_SOURCES = ("configMap", "clusterTrustBundle")
@@ -128,7 +128,7 @@ def references(spec: Object, release: Release) -> Iterator[str]:
         yield "secrets"
     if any(config_map_names(spec)) or maps:
         yield "configmaps"
-    if release >= _CLAIMS_CHECKED and spec.get("resourceClaims"):
+    if spec.get("resourceClaims"):
         yield "resourceclaims"
     if checks_all:
         for volume in spec.get("volumes") or ():

@@ -59,7 +59,7 @@ class NodeRestriction(AdmissionPlugin):
             case "pods":
                 self._pods.check(call, node)
             case "nodes":
-                check_node(call, node, self._labels, self._release)
+                check_node(call, node, self._labels)
             case "persistentvolumeclaims":
                 _check_claim(call, node)
             case "serviceaccounts" if call.operation == "CREATE" and call.subresource == "token":

@@ -239,6 +239,7 @@ def test_missing_namespace_is_created(api: Api) -> None:
 def test_node_agent_modifies_only_its_own_objects(api: Api, node: Api, namespace: str) -> None:
     made = node.ok("POST", "/api/v1/nodes", {"metadata": {"name": "n1", "labels": {"kubernetes.io/os": "linux"}}})
     owner = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": made["metadata"]["uid"], "controller": True}
+    lost = {"apiVersion": "v1", "kind": "Node", "name": "missing", "uid": "1"}
     mirror = {"annotations": {"kubernetes.io/config.mirror": "x"}, "ownerReferences": [owner]}
     labels = {"metadata": {"labels": {"node-restriction.kubernetes.io/trusted": "yes", "example.com/a": "b"}}}
     api.ok("POST", pods(namespace), pod("mine", nodeName="n1"))
@@ -268,6 +269,12 @@ def test_node_agent_modifies_only_its_own_objects(api: Api, node: Api, namespace
             labels,
         ),
         ("not allowed to modify taints", "PATCH", "/api/v1/nodes/n1", {"spec": {"taints": []}}),
+        (
+            "not allowed to modify ownerReferences",
+            "PATCH",
+            "/api/v1/nodes/n1",
+            {"metadata": {"ownerReferences": [lost]}},
+        ),
         ("with the same name as the requesting node", "POST", leases, {"metadata": {"name": "n2"}, "spec": {}}),
         ("node requested token not bound to a pod", "POST", tokens, {"spec": {}}),
         ("bound to a pod scheduled on a different node", "POST", tokens, token(theirs)),

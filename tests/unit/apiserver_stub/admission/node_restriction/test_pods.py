@@ -19,7 +19,7 @@ def volume(**source: Any) -> dict[str, Any]:
     [
         ({"serviceAccountName": "a"}, ("a service account", "a service account", "serviceaccounts")),
         (volume(cephfs={"secretRef": {"name": "s"}}), ("secrets", "secrets", "secrets")),
-        ({"resourceClaims": [{"name": "c"}]}, ("", "resourceclaims", "resourceclaims")),
+        ({"resourceClaims": [{"name": "c"}]}, ("resourceclaims",) * 3),
         (volume(csi={"driver": "d"}), ("", "", "csidrivers (via CSI volumes)")),
         (volume(projected={"sources": [{"clusterTrustBundle": {}}]}), ("clustertrustbundles",) * 3),
         (volume(persistentVolumeClaim={"claimName": "c"}), ("persistentvolumeclaims",) * 3),
