@@ -1,11 +1,13 @@
 """Namespace deletion: delete the contents of terminating namespaces, then the namespaces.
 
+Pods are deleted first and the other objects once there are none, because network policies restrict the remaining pods.
 Pods that are assigned to a node are deleted gracefully, so the deletion takes as long as the slowest pod.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery import objects
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from apiserver_stub.kinds.registry import Registry, Resource
     from apiserver_stub.verbs.context import VerbContext
 
-_NAMESPACES = "core/namespaces"
+_NAMESPACES, _PODS = "core/namespaces", "core/pods"
 _AT_ONCE = 50
 _PAUSE_SECONDS = 0.2
 _RETRY_SECONDS = 15.0
@@ -90,7 +92,7 @@ class NamespaceDeletion:
         if record is None or not _is_deleted(record):
             return
         errors: list[ApiError] = []
-        for resource in self._resources.values():
+        for resource in self._due(namespace):
             await self._delete_all(resource, namespace, errors)
         if errors:
             raise errors[0]
@@ -98,6 +100,15 @@ class NamespaceDeletion:
             self._queue.add_after(namespace, _RETRY_SECONDS)  # A fallback: deletions queue the namespace.
         else:
             await self._finalize(namespace)
+
+    def _due(self, namespace: str) -> Iterator[Resource]:
+        """Yield the resources to delete, the others only after the last pod."""
+        pods = self._resources.get(_PODS)
+        if pods is not None:
+            yield pods
+            if self._contents(pods, namespace):
+                return
+        yield from (resource for resource in self._resources.values() if resource is not pods)
 
     def _contents(self, resource: Resource, namespace: str) -> int:
         return len(self._context.store.collection(resource.storage).view(f"{namespace}/"))

@@ -15,7 +15,8 @@ from tests.unit.apiserver_stub.controllers.harness import REGISTRY, MeteredStore
 
 __all__ = ["store"]
 
-NAMESPACES, MAPS = "core/namespaces", "core/configmaps"
+NAMESPACES, MAPS, PODS = "core/namespaces", "core/configmaps", "core/pods"
+POLICIES = "networking.k8s.io/networkpolicies"
 
 
 def namespace(*spec: str, metadata: list[str] | None = None) -> dict[str, Any]:
@@ -95,6 +96,25 @@ async def test_contents_with_finalizers_are_deleted_once_and_awaited(store: Mete
         await rest(store)
         await clock.advance(1)
 
+    assert store.read(NAMESPACES, "gone") is None
+
+
+async def test_policies_are_deleted_after_the_last_pod(store: MeteredStore, clock: FakeClock) -> None:
+    spec = {"nodeName": "n1", "containers": []}
+    store.put(PODS, {"metadata": {"name": "web", "namespace": "gone", "uid": "web"}, "spec": spec})
+    store.put(POLICIES, {"metadata": {"name": "isolated", "namespace": "gone", "uid": "isolated"}})
+    store.put(NAMESPACES, namespace("kubernetes"))
+
+    async with running(store, NamespaceDeletion(context(store), REGISTRY, clock).run()):
+        await rest(store)
+        await clock.advance(100)
+        assert "deletionTimestamp" in store.read(PODS, "gone/web")["metadata"]
+        assert store.read(POLICIES, "gone/isolated") is not None
+        store.remove(PODS, "gone/web")
+        await rest(store)
+        await clock.advance(1)
+
+    assert store.read(POLICIES, "gone/isolated") is None
     assert store.read(NAMESPACES, "gone") is None
 
 
