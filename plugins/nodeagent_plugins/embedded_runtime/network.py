@@ -252,12 +252,18 @@ class BridgeNetwork:
             given=f"addr replace {self._gateway}/{self._subnet.prefixlen} dev {self._bridge}\n"
             f"link set {self._bridge} up\n",
         )
+        await asyncio.to_thread(self._ignore_advertisements)
         await self._apply_hairpin_mode()
         try:
             await asyncio.to_thread(Path("/proc/sys/net/ipv4/ip_forward").write_text, "1")
             await self._masquerade()
         except (OSError, CallError) as error:
             _log.warning("Failed to set up masquerading, no external traffic from pods", extra={"err": str(error)})
+
+    def _ignore_advertisements(self) -> None:
+        """Ignore router advertisements of pods, which could redirect the IPv6 traffic of the node to a pod."""
+        with contextlib.suppress(FileNotFoundError):  # A kernel without IPv6.
+            Path(f"/proc/sys/net/ipv6/conf/{self._bridge}/accept_ra").write_text("0")
 
     async def _apply_hairpin_mode(self) -> None:
         # Serialized, and each with the current mode, so that the last requested mode is applied last.
@@ -320,6 +326,12 @@ class BridgeNetwork:
         for chain in ("pre", "out"):
             lead = "fib daddr type local dnat ip to meta l4proto . th dport map @ports"
             rules.append(f"add rule ip {table} {chain} {lead}")
+        # Packets from pods to loopback addresses, or from such addresses, which route_localnet accepts. Before conntrack
+        # restores the addresses of responses.
+        rules.append(f"add chain ip {table} raw {{ type filter hook prerouting priority -300; }}")
+        rules.append(f"flush chain ip {table} raw")
+        for side in ("saddr", "daddr"):
+            rules.append(f"add rule ip {table} raw iifname {self._bridge} ip {side} 127.0.0.0/8 drop")
         await commands.run([self._nft, "-f", "-"], "set up masquerading", given="\n".join(rules) + "\n")
         local = Path(f"/proc/sys/net/ipv4/conf/{self._bridge}/route_localnet")
         await asyncio.to_thread(local.write_text, "1")  # Required for host ports on the loopback address.
