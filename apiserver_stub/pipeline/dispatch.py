@@ -95,7 +95,7 @@ class Dispatcher:
             raise no_such_resource()
         if resource.namespaced and not info.namespace and info.verb not in ("list", "watch"):
             raise method_not_allowed()
-        if not resource.namespaced and info.namespace and resource.plural != "namespaces":
+        if _leaves_namespace(resource, info):
             raise no_such_resource()
         action = self._action_of(request, resource)
         if resource.deprecation is not None:
@@ -131,6 +131,15 @@ class Dispatcher:
         if bool(info.namespace) != resource.namespaced or (info.rest and subresource.name != "proxy"):
             raise no_such_resource()
         return True
+
+    def check_watch(self, resource: Resource, info: RequestInfo, method: str) -> None:
+        """Reject a watch at a path or with a method that is not served.
+
+        :raises ApiError: 404 or 405.
+        """
+        check_method(info, method)
+        if info.subresource or _leaves_namespace(resource, info):
+            raise no_such_resource()
 
     def _action_of(self, request: Request, resource: Resource) -> Action | None:
         """Return the action that *request* is for, ``None`` for a verb.
@@ -191,3 +200,13 @@ def note_deprecation(request: Request, resource: Resource, deprecation: Deprecat
     request.annotations[f"{prefix}/deprecated"] = "true"
     if deprecation.removal:
         request.annotations[f"{prefix}/removed-release"] = deprecation.removal
+
+
+def _leaves_namespace(resource: Resource, info: RequestInfo) -> bool:
+    """Return whether the path names a namespace that the object is not in; the user is authorized for that namespace.
+
+    The path of a namespace itself names it as well.
+    """
+    if resource.namespaced or not info.namespace:
+        return False
+    return resource.plural != "namespaces" or info.name != info.namespace

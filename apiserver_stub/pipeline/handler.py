@@ -16,7 +16,6 @@ from apiserver_stub.apimachinery.request import (
     Request,
     RequestInfo,
     User,
-    check_method,
     parse_path,
 )
 from apiserver_stub.apimachinery.status import ApiError, bad_request, internal
@@ -173,7 +172,7 @@ class RequestHandler:
             elif info.group and resource is None and info.group not in dict(self._registry.group_versions()):
                 raise error_responses.PlainNotFound
             elif info.verb == "watch" and resource is not None:
-                check_method(info, http.method)
+                self._dispatcher.check_watch(resource, info, http.method)
                 await self._watches.run(http, self._request(http, info, query, user, format_), resource, audit_context)
                 return
             elif resource is not None and self._dispatcher.streams(resource, info, http.method):

@@ -519,3 +519,44 @@ def test_authorization_configuration_authorizes_requests(tmp_path: Path) -> None
         ("/authorize?timeout=7s", True)
     ] * 2
     provider.close()
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/api/v1/namespaces/mine/nodes?watch=1&timeoutSeconds=1"),
+        ("GET", "/api/v1/watch/namespaces/mine/nodes?timeoutSeconds=1"),
+        ("GET", "/api/v1/namespaces/mine/nodes"),
+        ("GET", f"{RBAC}/namespaces/mine/clusterroles/admin"),
+        ("GET", "/api/v1/namespaces/mine/namespaces"),
+        ("GET", "/api/v1/namespaces/mine/namespaces?watch=1&timeoutSeconds=1"),
+        ("GET", "/api/v1/namespaces/mine/namespaces/default"),
+        ("PUT", "/api/v1/namespaces/mine/namespaces/default/finalize"),
+        ("DELETE", "/api/v1/namespaces/mine/namespaces/default"),
+        ("DELETE", "/api/v1/namespaces/mine/namespaces"),
+        ("POST", "/api/v1/namespaces/mine/namespaces"),
+        ("GET", "/api/v1/watch/namespaces/mine/pods/web/log?timeoutSeconds=1"),
+    ],
+)
+def test_role_of_a_namespace_gives_no_access_to_cluster_scoped_objects(
+    harness: Server, as_: Callable[[str], Api], method: str, path: str
+) -> None:
+    admin, bob = harness.api(""), as_("bob")
+    admin.call("POST", "/api/v1/namespaces", {"metadata": {"name": "mine"}})
+    rule = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
+    admin.call("POST", f"{RBAC}/namespaces/mine/roles", {"metadata": {"name": "owner"}, "rules": [rule]})
+    binding = {
+        "metadata": {"name": "owner"},
+        "roleRef": {"kind": "Role", "name": "owner"},
+        "subjects": [{"kind": "User", "name": "bob"}],
+    }
+    admin.call("POST", f"{RBAC}/namespaces/mine/rolebindings", binding)
+    body = {"metadata": {"name": "default"}, "spec": {"finalizers": []}} if method in ("POST", "PUT") else None
+
+    code, reply = bob.call(method, path, body)
+
+    assert (code, reply["reason"]) == (404, "NotFound"), reply
+    assert bob.ok("GET", "/api/v1/namespaces/mine")["metadata"]["name"] == "mine"
+    assert bob.ok("GET", "/api/v1/namespaces/mine/pods")["items"] == []
+    assert bob.call("GET", "/api/v1/nodes")[0] == 403
+    assert "deletionTimestamp" not in admin.ok("GET", "/api/v1/namespaces/default")["metadata"]

@@ -366,3 +366,53 @@ def test_webhooks_convert_between_versions(api: Api, namespace: str, tmp_path: P
     api.ok("DELETE", f"{root}/two")
     assert api.ok("GET", root)["items"] == []
     provider.close()
+
+
+def test_kind_is_only_served_at_paths_of_its_scope(server: Server, group: str, namespace: str) -> None:
+    api = server.api()
+    global_kind = definition("global.example.com")
+    global_kind["spec"]["scope"] = "Cluster"
+    install(api, global_kind)
+    api.ok("POST", "/apis/global.example.com/v1/widgets", widget("global.example.com"))
+    api.ok("POST", f"/apis/{group}/v1/namespaces/{namespace}/widgets", widget(group, "scoped"))
+
+    within = f"/apis/global.example.com/v1/namespaces/{namespace}/widgets"
+    for method, path, body in (
+        ("GET", f"{within}/one", None),
+        ("GET", within, None),
+        ("GET", f"{within}?watch=1&timeoutSeconds=1", None),
+        ("POST", within, widget("global.example.com", "two")),
+        ("DELETE", f"{within}/one", None),
+        ("GET", f"/apis/{group}/v1/widgets/scoped", None),
+    ):
+        code, reply = api.call(method, path, body)
+        assert (code, reply["kind"]) in ((404, "Status"), (405, "Status")), path
+    assert api.ok("GET", "/apis/global.example.com/v1/widgets/one")
+    api.ok("DELETE", f"{DEFINITIONS}/widgets.global.example.com")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "widgets%2f..%2fgadgets",
+        "widgets/..%2fgadgets%2fhidden",
+        "widgets/../gadgets/hidden",
+        "namespaces/..%2f..%2fgadgets/widgets",
+        "namespaces/..%2fgadgets/widgets/hidden",
+        "namespaces/%2e%2e/widgets/hidden",
+    ],
+)
+def test_path_leads_to_no_other_kind_of_the_group(server: Server, group: str, namespace: str, path: str) -> None:
+    api = server.api()
+    other = definition(group)
+    other["metadata"]["name"] = f"gadgets.{group}"
+    other["spec"]["names"] = {"plural": "gadgets", "kind": "Gadget"}
+    install(api, other)
+    gadget = {**widget(group, "hidden"), "kind": "Gadget"}
+    api.ok("POST", f"/apis/{group}/v1/namespaces/{namespace}/gadgets", gadget)
+
+    code, _, text = api.raw("GET", f"/apis/{group}/v1/{path}")
+
+    api.ok("DELETE", f"{DEFINITIONS}/gadgets.{group}")
+    assert code in (400, 404, 405) or json.loads(text)["items"] == []
+    assert b"Gadget" not in text
