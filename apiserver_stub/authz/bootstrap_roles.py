@@ -152,7 +152,7 @@ AGGREGATED: Lines = {
         "impersonate core serviceaccounts",
         "create,delete,deletecollection,patch,update core pods,pods/attach,pods/exec,pods/portforward,pods/proxy",
         "create core pods/eviction",
-        "create,delete,deletecollection,patch,update core configmaps,endpoints,events,persistentvolumeclaims"
+        "create,delete,deletecollection,patch,update core configmaps,events,persistentvolumeclaims"
         ",replicationcontrollers,replicationcontrollers/scale,secrets,serviceaccounts,services,services/proxy",
         "create core serviceaccounts/token",
         "create,delete,deletecollection,patch,update apps daemonsets,deployments,deployments/rollback"

@@ -151,3 +151,14 @@ async def test_roles_for_resource_claims_depend_on_the_gate(store: Any, release:
     assert (roles.get("system:controller:resource-claim-controller") is not None) == controllers
     rules = objects.decode(roles.get("system:aggregate-to-edit").data)["rules"]
     assert sum("resourceclaims" in each["resources"] for each in rules) == controllers
+
+
+@pytest.mark.parametrize("verb", ["create", "update", "patch", "delete"])
+async def test_editors_cannot_direct_services_to_other_namespaces(store: Any, verb: str) -> None:
+    await ensure_bootstrap_policy(store, Identity())
+    await aggregate_roles(store, Identity())
+    for name in ("edit", "admin"):
+        store.bind(name, f"ClusterRole/{name}", user_subject(name), namespace="a")
+        for resource, group in (("endpoints", ""), ("endpointslices", "discovery.k8s.io")):
+            info = to(verb, resource, "a", "web", group=group)
+            assert not (await Rbac(store, Identity()).authorize(User(name), info)).allowed
