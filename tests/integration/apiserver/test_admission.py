@@ -540,3 +540,34 @@ def test_webhook_certificate_must_have_the_service_name(api: Api, namespace: str
     api.ok("DELETE", f"{path}/named")
 
     assert f"hook.{namespace}.svc" in text
+
+
+@pytest.mark.parametrize("subresource", ["", "/status"])
+@pytest.mark.parametrize("method", ["PATCH", "PUT"])
+def test_webhook_sees_the_stored_node_as_the_old_object(
+    api: Api, provider: Provider, method: str, subresource: str
+) -> None:
+    def decide(body: Any) -> tuple[int, Any]:
+        old, new = (body["request"][each]["metadata"].get("labels", {}) for each in ("oldObject", "object"))
+        return review(body, allowed="locked" not in old or "locked" in new, status={"message": "locked"})
+
+    provider.paths["/nodes"] = decide
+    rule = {"operations": ["UPDATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["nodes", "nodes/status"]}
+    path = f"{HOOKS}/validatingwebhookconfigurations"
+    node = api.ok("POST", "/api/v1/nodes", {"metadata": {"name": "guarded", "labels": {"locked": "yes"}}})
+    entry = hook(provider, "/nodes", "", rules=[rule], namespaceSelector={})
+    api.ok("POST", path, {"metadata": {"name": "nodes"}, "webhooks": [entry]})
+
+    if method == "PUT":
+        node["metadata"]["labels"] = {}
+        text = rejection(api, "PUT", f"/api/v1/nodes/guarded{subresource}", node, code=400)
+    else:
+        patch = {"metadata": {"labels": {"locked": None}}}
+        kind = "application/merge-patch+json"
+        text = rejection(api, "PATCH", f"/api/v1/nodes/guarded{subresource}", patch, code=400, content_type=kind)
+    stored = api.ok("GET", "/api/v1/nodes/guarded")
+    api.ok("DELETE", f"{path}/nodes")
+    api.ok("DELETE", "/api/v1/nodes/guarded")
+
+    assert text.endswith("denied the request: locked")
+    assert stored["metadata"]["labels"]["locked"] == "yes"

@@ -62,7 +62,7 @@ async def test_pod_cannot_reach_loopback_services_of_the_node(daemon: EmbeddedRu
     gateway = str(ipaddress.ip_network(daemon.subnet)[1])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as service:
         service.setblocking(False)
-        service.bind(("0.0.0.0", 0))  # noqa: S104 - the datagram of the last case has another destination
+        service.bind(("0.0.0.0", 0))
         port = str(service.getsockname()[1])
         for source, destination, text in (
             (address, "127.0.0.1", "to loopback"),

@@ -155,6 +155,9 @@ async def test_health_lists_checks_and_logs_the_reason(pki, tmp_path, caplog):
     assert any(getattr(record, "err", "") == "relisting takes too long" for record in caplog.records)
 
 
+HIDDEN = [("/configz", "GET"), ("/debug/flags/v", "PUT"), ("/checkpoint/default/web/main", "POST")]
+
+
 @pytest.mark.row("config.readOnlyPort")
 async def test_read_only_port_serves_health_pods_and_metrics_only(pki, tmp_path):
     def fetch(path, method="GET"):
@@ -178,7 +181,7 @@ async def test_read_only_port_serves_health_pods_and_metrics_only(pki, tmp_path)
                 ("/debug/pprof/cmdline", "GET"),
             ]
         }
-        hidden = {path: (await fetch(path, m))[0] for path, m in [("/configz", "GET"), ("/debug/flags/v", "PUT")]}
+        hidden = {path: (await fetch(path, m))[0] for path, m in HIDDEN}
 
     assert set(shown.values()) == {200}
     assert set(rejected.values()) == {(405, "Debug endpoints are disabled.\n")}
@@ -416,3 +419,14 @@ async def test_invalid_changed_routes_are_an_error_and_the_previous_ones_stay(pk
             await node.server.change_routes()
 
         assert (await node.fetch("/hello", read_only=True))[0] == 200
+
+
+async def test_paths_of_clients_are_no_labels_of_metrics(pki, tmp_path):
+    async with serving(pki, tmp_path, read_only_port=listener_port()) as node:
+        for number in range(50):
+            await node.fetch(f"/made-up-{number}", method=f"MADE{number}", read_only=True)
+            await node.fetch(f"/stats/made-up-{number}", token="admin-token")
+        _, text, _ = await node.fetch("/metrics", token="scraper-token")
+
+    assert "made-up" not in text.lower()
+    assert "MADE" not in text

@@ -25,11 +25,12 @@ def make_call(
     operation: Any = "CREATE",
     resource: Resource = PODS,
     verb: str = "create",
+    subresource: str = "",
     user: User | str = "u",
     dry_run: bool = False,
 ) -> AdmissionRequest:
     name = ((new or old or {}).get("metadata") or {}).get("name", "")
-    info = RequestInfo(verb, "", resource.group, resource.version, resource.plural, "", "default", name)
+    info = RequestInfo(verb, "", resource.group, resource.version, resource.plural, subresource, "default", name)
     user = user if isinstance(user, User) else User(user)
     request = Request("POST", info, Query(""), {}, b"", user, PLAIN, Identity())
     return AdmissionRequest(operation, request, resource, new, old, name, dry_run=dry_run)

@@ -214,3 +214,13 @@ PLAIN_OBJECTS = st.dictionaries(st.sampled_from("abc"), NO_NULLS, max_size=3)
 @given(PLAIN_OBJECTS, PLAIN_OBJECTS)
 def test_merge_patch_of_a_difference_yields_the_target(old: Any, new: Any) -> None:
     assert apply_merge_patch(old, difference(old, new)) == new
+
+
+def test_operations_are_limited_in_number() -> None:
+    operations = [{"op": "test", "path": "/a", "value": 1}] * 10_000
+    assert apply_json_patch({"a": 1}, operations) == {"a": 1}
+
+    with pytest.raises(ApiError, match="maximum operations in a JSON patch is 10000, got 10001") as error:
+        apply_json_patch({"a": 1}, [*operations, operations[0]])
+
+    assert error.value.code == 413

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -99,3 +101,13 @@ def test_key_files_of_each_format_are_read(tmp_path: Path) -> None:
         load_public_keys(path)
     with pytest.raises(KeyFileError, match="nope"):
         load_public_keys(tmp_path / "nope")
+
+
+def test_encrypted_token_is_neither_decrypted_nor_decompressed(tmp_path: Path) -> None:
+    compressed = base64.urlsafe_b64encode(b'{"alg":"dir","enc":"A128GCM","zip":"DEF"}').rstrip(b"=").decode()
+    bomb = base64.urlsafe_b64encode(zlib.compress(b" " * 10_000_000)).rstrip(b"=").decode()
+    key = SigningKey.load_or_create(tmp_path / "key")
+
+    for token in (f"{compressed}..AAAA.{bomb}.AAAA", f"{compressed}.{bomb}.AAAA"):
+        with pytest.raises(jwt.TokenError):
+            jwt.parse(token).verify([key.public])

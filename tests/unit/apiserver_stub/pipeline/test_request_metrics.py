@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.apimachinery.request import RequestInfo
+from apiserver_stub.apimachinery.request import Query, RequestInfo, parse_path
 from apiserver_stub.pipeline.request_metrics import labels_of, method_of
 
 PATCH = RequestInfo("patch", "/api/v1/namespaces/web/pods/a", "", "v1", "pods", "", "web", "a")
@@ -32,3 +32,12 @@ def test_apply_verb_is_used_for_local_and_aggregated_kinds() -> None:
     assert labels_of(PATCH, "APPLY", RESOURCE)[0] == "APPLY"
     assert labels_of(PATCH, "PATCH", RESOURCE)[0] == "PATCH"
     assert labels_of(PATCH, "APPLY", None)[0] == "APPLY"
+
+
+def test_clients_cannot_create_labels() -> None:
+    infos = [parse_path(method, f"/{'made-up' * number}/{number}", Query("")) for number, method in enumerate("ABCD")]
+    infos += [parse_path("GET", f"/apis/group{number}/v1/kinds/name{number}", Query("")) for number in range(4)]
+
+    found = {labels_of(info, method, None) for info in infos for method in ("ABC", "GETX", "PROPFIND")}
+
+    assert found == {("other", "", "", "", path, "", "") for path in ("", "/apis")}

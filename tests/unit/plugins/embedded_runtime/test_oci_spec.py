@@ -162,3 +162,37 @@ def test_apparmor_profile_applies_to_the_process():
 
     assert confined["process"]["apparmorProfile"] == "web"
     assert "apparmorProfile" not in make_spec(container(), DEFAULTS)["process"]
+
+
+def test_variables_of_a_container_are_absent_from_others_of_its_image():
+    base = replace(DEFAULTS, image_config={"Env": ["A=image"]})
+
+    with_secret = compute_environment(container(envs=[cri.KeyValue(key="PASSWORD", value="secret")]), base)
+    other = compute_environment(container(), base)
+
+    assert "PASSWORD=secret" in with_secret
+    assert not [entry for entry in other if entry.startswith("PASSWORD")]
+    assert base.image_config == {"Env": ["A=image"]}
+
+
+def test_volumes_of_the_image_configuration_are_not_mounted():
+    volumes = {"/data": {}, "/../../../../etc": {}, "/etc/shadow": {}}
+
+    spec = make_spec(container(), replace(DEFAULTS, image_config={"Volumes": volumes}))
+
+    assert spec["mounts"] == make_spec(container(), DEFAULTS)["mounts"]
+
+
+def test_cgroups_are_read_only_unless_privileged():
+    plain, privileged = (
+        make_spec(container(linux={"security_context": {"privileged": trusted}}), DEFAULTS) for trusted in (False, True)
+    )
+
+    assert "ro" in mount_at(plain, "/sys/fs/cgroup")["options"]
+    assert "ro" not in mount_at(privileged, "/sys/fs/cgroup")["options"]
+
+
+def test_process_has_no_inheritable_and_ambient_capabilities():
+    for user in (User(), User(1000, 1000)):
+        capabilities = make_spec(container(), replace(DEFAULTS, user=user))["process"]["capabilities"]
+        assert not capabilities.get("inheritable") and not capabilities.get("ambient")

@@ -39,3 +39,9 @@ def test_resolv_conf_contains_the_dns_config_of_the_pod():
     text = resolv_conf(cri.PodSandboxConfig(dns_config=dns))
 
     assert text == "search a b\nnameserver 10.0.0.1\nnameserver 10.0.0.2\noptions ndots:5\n"
+
+
+def test_value_of_a_sysctl_sets_no_other_one():
+    value = "1+kernel.core_pattern=|/evil\nkernel.panic=1 net.ipv4.ip_forward=1"
+
+    assert compute_parameters({"net.core.somaxconn": value}, ALL) == [f"net.core.somaxconn={value}"]

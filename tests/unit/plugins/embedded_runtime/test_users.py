@@ -9,7 +9,7 @@ import pytest
 from nodeagent_plugins.embedded_runtime import cri_responses
 from nodeagent_plugins.embedded_runtime.errors import InvalidArgument
 from nodeagent_plugins.embedded_runtime.images.store import Image
-from nodeagent_plugins.embedded_runtime.users import User, resolve_user
+from nodeagent_plugins.embedded_runtime.users import MAX_FILE_BYTES, User, resolve_user
 
 
 @pytest.fixture
@@ -86,3 +86,14 @@ def test_image_with_an_id_out_of_range_is_listed(user):
 
     assert response.username == user
     assert not response.HasField("uid")
+
+
+def test_user_files_are_read_up_to_a_limit(root):
+    (root / "etc/passwd").write_text("web:x:1000:1001::/srv:/bin/sh\n" + "#" * MAX_FILE_BYTES + "\nlate:x:5:5::/:\n")
+    with (root / "etc/group").open("w") as groups:
+        groups.write("extra:x:2000:web\n")
+        groups.truncate(1 << 40)
+
+    assert resolve_user(root, "web") == User(1000, 1001, (1001, 2000), "/srv")
+    with pytest.raises(InvalidArgument, match='no user "late"'):
+        resolve_user(root, "late")

@@ -285,3 +285,18 @@ async def test_block_volume_that_cannot_be_held_may_be_mapped(
 async def test_directory_with_mode_block_is_rejected(kind: LocalVolumes, source: Path, tmp_path: Path) -> None:
     with pytest.raises(VolumeError, match="is not a block device"):
         await kind.mount(request_of(local(source, mode=VolumeMode.BLOCK), tmp_path))
+
+
+@pytest.mark.parametrize("name", ["disk & touch outside", "$(touch outside)", "a;touch outside", "-o remount", "a\nb"])
+async def test_characters_of_a_path_are_never_interpreted(
+    kind: LocalVolumes, mounter: FakeMounter, commands: Commands, tmp_path: Path, name: str
+) -> None:
+    disk = tmp_path / name
+    disk.mkdir()
+    request = request_of(local(disk), tmp_path)
+
+    await kind.mount(request)
+
+    assert mounter.mounts[request.directory][0] == str(disk)
+    assert commands.calls == []
+    assert not (tmp_path / "outside").exists()

@@ -438,3 +438,21 @@ async def test_runtime_that_ignores_the_stop_signal_fails_the_container(make_ben
     assert outcome.waiting["main"].reason == "RunContainerError"
     assert 'stopSignal "SIGUSR1" is not supported by the container runtime' in outcome.waiting["main"].message
     assert not bench.runtime.called("start_container")
+
+
+async def test_restarted_container_keeps_the_user_of_its_image(bench):
+    bench.context.images.add("registry.test/app:1", uid=1000)
+    pod = make_pod("web", containers=["main"])
+
+    for _ in range(2):
+        await bench.sync(pod)
+        bench.runtime.exit(bench.id_of(pod, "main"))
+
+    assert [made.security.run_as_user for made in bench.made()] == [1000, 1000]
+
+
+async def test_annotations_of_a_pod_do_not_reach_the_runtime_of_its_containers(bench):
+    names = ("run.oci.keep_original_groups", "org.systemd.property.DeviceAllow", "io.kubernetes.cri-o.userns-mode")
+    await bench.sync(make_pod("web", annotations=dict.fromkeys(names, "1")))
+
+    assert not set(names) & set(bench.made()[-1].annotations)

@@ -368,3 +368,12 @@ async def test_exited_pod_has_no_memory_usage(bench):
         file.unlink()
 
     assert await bench.stats.memory() == []
+
+
+async def test_hosts_file_counts_as_ephemeral_storage(bench):
+    before = (await bench.only()).ephemeral_storage.used_bytes
+    directory = bench.context.pod_dir(bench.pod.uid)
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "etc-hosts").write_bytes(b"x" * 1_048_576)
+
+    assert (await bench.only()).ephemeral_storage.used_bytes >= before + 1_048_576

@@ -311,3 +311,25 @@ async def test_token_is_private_to_a_known_user_or_group(
 
     assert mode(path / "token") == expected
     assert (path / "token").stat().st_uid == os.getuid()
+
+
+@pytest.mark.parametrize("attacked", ["..data", "password"])
+async def test_links_in_place_of_content_change_nothing_outside(
+    manager: Manager, objects: FakeObjects, tmp_path: Path, attacked: str
+) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "password").write_text("of the host")
+    objects.secrets["default", "s"] = {"data": encoded(password="one")}
+    pod = pod_with({"name": "v", "secret": {"secretName": "s"}})
+    path = await path_of(manager, pod)
+    (path / attacked).unlink()
+    (path / attacked).symlink_to(victim if attacked == "..data" else victim / "password")
+
+    objects.secrets["default", "s"] = {"data": encoded(other="two")}
+    await manager.prepare(pod)
+    assert tree(path) == {"other": "two"}
+    await manager.release(pod.uid)
+
+    assert not path.exists()
+    assert [(entry.name, entry.read_text()) for entry in victim.iterdir()] == [("password", "of the host")]

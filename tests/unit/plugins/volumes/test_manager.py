@@ -209,7 +209,13 @@ async def test_plugin_provides_volume_kinds_and_manager(context: AgentContext) -
 
 @pytest.mark.parametrize(
     ("source", "shown"),
-    [({"nfs": {"server": "x"}}, "nfs"), ({"csi": {}}, "csi"), ({"cephfs": {}}, "cephfs"), ({"novel": {}}, "unknown")],
+    [
+        ({"nfs": {"server": "x"}}, "nfs"),
+        ({"csi": {}}, "csi"),
+        ({"cephfs": {}}, "cephfs"),
+        ({"novel": {}}, "unknown"),
+        ({"gitRepo": {"repository": "/var/lib/nodeagent/pods/other/.git", "directory": "../x"}}, "gitRepo"),
+    ],
 )
 async def test_unsupported_volume_type_is_named(manager: Manager, source: dict[str, Any], shown: str) -> None:
     with pytest.raises(VolumeError, match=f"volumes of type {shown} are not supported"):

@@ -90,3 +90,27 @@ async def test_resets_that_a_client_provokes_end_the_connection() -> None:
 
     assert harness.line.closing
     assert len(harness.handled) <= module._MOST_RESETS + 10
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+async def test_frames_of_unknown_types_are_ignored(number: int) -> None:
+    harness = Harness()
+    frames = b"".join(bytes((0, 0, 4, kind, 0)) + number.to_bytes(4, "big") + bytes(4) for kind in range(0x0A, 0x10))
+    await harness.send("POST", end=False)
+
+    harness.connection.data_received(frames)
+    await harness.send()
+
+    assert not harness.line.closing
+    assert len(harness.handled) == 2
+
+
+async def test_headers_without_names_are_not_collected() -> None:
+    harness = Harness()
+    start = [(b":method", b"GET"), (b":path", b"/"), (b":scheme", b"https"), (b":authority", b"api")]
+    block = harness.client.encoder.encode([*start, *[(b"", b"")] * 1000])
+    frame = HeadersFrame(1, block, flags=["END_HEADERS"])
+    harness.connection.data_received(frame.serialize())
+    await harness.settle()
+
+    assert harness.handled == []
