@@ -12,6 +12,8 @@ import msgspec
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object, dig
+from apiserver_stub.schema import field_validation, shapes
+from apiserver_stub.schema.field_validation import SchemaMismatch
 
 _PREFIX = "autoscaling.alpha"
 _METRICS, _STATUSES, _CONDITIONS, _BEHAVIOR = "metrics", "current-metrics", "conditions", "behavior"
@@ -68,32 +70,55 @@ def to_v2(label_domain: str, autoscaler: Object) -> Object:
     spec, status = new.setdefault("spec", {}), new.get("status") or {}
     annotations = dict(new["metadata"].get("annotations") or {})
 
-    def take(name: str) -> Any:
+    def take(name: str, part: str, field: str, prefix: str = "") -> Any:
         text = annotations.pop(annotation(label_domain, name), None)
         try:
-            return objects.decode(text.encode()) if text is not None else None
-        except msgspec.DecodeError:
+            return _field_of(text, part, field, prefix) if text is not None else None
+        except (msgspec.DecodeError, SchemaMismatch):
             return None
 
-    metrics, current = take(_METRICS), take(_STATUSES)
-    conditions, behavior = take(_CONDITIONS), take(_BEHAVIOR)
-    found = [_metric_to_v2(item) for item in metrics or () if isinstance(item, dict)]
+    found = take(_METRICS, "spec", "metrics", "target") or []
+    current = take(_STATUSES, "status", "currentMetrics", "current")
+    conditions, behavior = take(_CONDITIONS, "status", "conditions"), take(_BEHAVIOR, "spec", "behavior")
     if (percent := spec.pop("targetCPUUtilizationPercentage", None)) is not None:
         found.insert(0, _utilization(percent))
     if found:
         spec["metrics"] = found
-    if isinstance(behavior, dict):
+    if behavior is not None:
         spec["behavior"] = behavior
     status.pop("currentCPUUtilizationPercentage", None)
     if current:
-        status["currentMetrics"] = [_metric_to_v2(item, "current") for item in current if isinstance(item, dict)]
-    if isinstance(conditions, list):
+        status["currentMetrics"] = current
+    if conditions is not None:
         status["conditions"] = conditions
     if annotations:
         new["metadata"]["annotations"] = annotations
     else:
         new["metadata"].pop("annotations", None)
     return new
+
+
+def _field_of(text: str, part: str, field: str, prefix: str) -> Any:
+    """Return the content of an annotation as *field* of version 2; it is written by users, so its types are checked.
+
+    :param prefix: as of :func:`_metric_to_v2`, if the field contains metrics.
+    :raises DecodeError: *text* is not JSON.
+    :raises SchemaMismatch: the content has another structure.
+    """
+    value = objects.decode(text.encode())
+    if prefix and value is not None:
+        if not isinstance(value, list) or not all(map(_is_metric, value)):
+            raise SchemaMismatch("not a list of metrics")
+        value = [_metric_to_v2(item, prefix) for item in value]
+    if (shape := shapes.of("autoscaling/v2", "HorizontalPodAutoscaler", api_domain="")) is not None:
+        field_validation.check({part: {field: value}}, shape, complete=True)
+    return value
+
+
+def _is_metric(value: Any) -> bool:
+    """Return whether *value* has a type and an object with the name of the type, if any."""
+    kind = value.get("type") or "" if isinstance(value, dict) else None
+    return isinstance(kind, str) and isinstance(value.get(kind[:1].lower() + kind[1:]) or {}, dict)
 
 
 _VALUES = (("value", "Value"), ("averageValue", "AverageValue"), ("averageUtilization", "AverageUtilization"))

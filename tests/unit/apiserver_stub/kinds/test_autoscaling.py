@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.controllers.autoscaling.limits import History, bounded
 from apiserver_stub.kinds.autoscaler_versions import to_v1, to_v2
 from apiserver_stub.kinds.registry import Resource
 from apiserver_stub.options import parse
@@ -47,12 +49,43 @@ def test_metrics_of_both_versions_are_equivalent() -> None:
     assert to_v2(DOMAIN, old) == current
 
 
-@pytest.mark.parametrize("text", ["{", "[1]", '"x"'])
-def test_invalid_annotation_of_version_1_is_dropped(text: str) -> None:
+@pytest.mark.parametrize("name", ["metrics", "current-metrics", "conditions", "behavior"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[1]",
+        '"x"',
+        "5",
+        "[null]",
+        '{"scaleUp": 5}',
+        '{"scaleUp": {"policies": {"a": 1}}}',
+        '{"scaleDown": {"stabilizationWindowSeconds": "x"}}',
+        '[{"type": 5}]',
+        '[{"type": "Resource", "resource": 5}]',
+        '[{"type": "External", "external": {"metricName": [], "targetValue": {}, "currentValue": {}}}]',
+    ],
+)
+def test_invalid_annotation_of_version_1_is_dropped(name: str, text: str) -> None:
     old = autoscaler("v1")
-    old["metadata"]["annotations"] = {"autoscaling.alpha.kubernetes.io/metrics": text, "a": "b"}
+    old["metadata"]["annotations"] = {f"autoscaling.alpha.kubernetes.io/{name}": text, "a": "b"}
 
-    assert to_v2(DOMAIN, old)["metadata"]["annotations"] == {"a": "b"}
+    new = to_v2(DOMAIN, old)
+
+    assert new["metadata"]["annotations"] == {"a": "b"}
+    assert new["spec"] == autoscaler()["spec"]
+    assert not new.get("status")
+
+
+@pytest.mark.parametrize("rules", [None, {}, {"stabilizationWindowSeconds": None, "policies": None}])
+def test_behavior_without_values_limits_nothing(rules: Any) -> None:
+    old = autoscaler("v1")
+    text = json.dumps({"scaleUp": rules, "scaleDown": rules})
+    old["metadata"]["annotations"] = {"autoscaling.alpha.kubernetes.io/behavior": text}
+
+    behavior = to_v2(DOMAIN, old)["spec"]["behavior"]
+
+    assert bounded(3, 3, 1, 10, behavior, History(), 0.0).replicas == 3
 
 
 def test_defaults_of_both_versions() -> None:
