@@ -261,6 +261,7 @@ class Containers:
         edits = self._cdi.edits(container.config)
         with opened(sandbox.namespace("user")) as namespace:
             rootfs = self._roots.make(directory, self._layers_of(image.id), namespace, owner)
+            mounts.check_root(rootfs)
             sources = MountSources(directory, self._roots, self._layers_of, namespace)
             around = ContainerEnvironment(
                 host=self._host,

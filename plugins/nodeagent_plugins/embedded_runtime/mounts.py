@@ -10,6 +10,7 @@ from nodeagent_plugins.embedded_runtime.errors import FailedPrecondition, Invali
 from nodeagent_plugins.embedded_runtime.mount_sources import is_image
 from nodeagent_plugins.embedded_runtime.users import User
 
+_KERNEL_DIRECTORIES = ("dev", "proc", "sys")
 _NEEDED = {cri.PROPAGATION_BIDIRECTIONAL: ("shared:",), cri.PROPAGATION_HOST_TO_CONTAINER: ("shared:", "master:")}
 
 
@@ -35,6 +36,16 @@ def check(requested: Iterable[cri.Mount]) -> None:
             raise FailedPrecondition(
                 f"mount {mount.container_path}: {source} is not on a {needed[0][:-1]} mount of the node"
             )
+
+
+def check_root(rootfs: Path) -> None:
+    """Check that the mount points of kernel file systems are no links; some OCI runtimes follow those of an image.
+
+    :raises FailedPrecondition: one is a link.
+    """
+    for name in _KERNEL_DIRECTORIES:
+        if (rootfs / name).is_symlink():
+            raise FailedPrecondition(f"/{name} of the image is a symbolic link")
 
 
 def check_mapped(user: User) -> User:

@@ -115,6 +115,29 @@ async def test_link_of_an_image_cannot_redirect_proc(cri, pods, daemon, tmp_path
         await output(cri, pods, sandbox_id, "true", image="localhost/shop/proc:1")
 
 
+@pytest.mark.parametrize("name", ["dev", "etc", "sys", "run"])
+async def test_link_of_an_image_cannot_redirect_mounts(cri, pods, daemon, tmp_path, name):
+    victim = tmp_path / "victim"
+    victim.mkdir(mode=0o700)
+    archive, buffer = images.OciArchive(), io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        entry = tarfile.TarInfo(name)
+        entry.type, entry.linkname = tarfile.SYMTYPE, str(victim)
+        tar.addfile(entry)
+    layers = [archive.add_layer(images.busybox_layer()), archive.add_layer(buffer.getvalue())]
+    archive.add_image(f"localhost/shop/{name}:1", layers, {"Cmd": ["sh"]})
+    archive.write(tmp_path / "image.tar")
+    await asyncio.to_thread(load, daemon, tmp_path / "image.tar")
+    sandbox_id = await pods.sandbox()
+
+    with contextlib.suppress(RuntimeFailure):
+        await output(cri, pods, sandbox_id, "true", image=f"localhost/shop/{name}:1")
+
+    assert list(victim.iterdir()) == []
+    assert stat.S_IMODE(victim.stat().st_mode) == 0o700
+    assert str(victim) not in Path("/proc/self/mounts").read_text()
+
+
 async def test_volume_at_proc_is_rejected(cri, pods, tmp_path):
     (tmp_path / "volume" / "self").mkdir(parents=True)
     sandbox_id = await pods.sandbox()

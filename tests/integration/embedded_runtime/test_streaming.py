@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -155,3 +156,26 @@ async def test_url_is_valid_once_and_unknown_protocol_is_rejected(cri, pods):
     await cri.stop_container(container_id, 0)
     with pytest.raises(RuntimeFailure, match="is not running"):
         await cri.exec_url(container_id, ["true"], **EVERYTHING)
+
+
+@pytest.mark.parametrize("kind", ["attach", "exec"])
+async def test_disconnected_clients_leave_no_descriptors(cri, pods, daemon, kind):
+    container_id = await pods.container(await pods.sandbox(), "while read line; do echo got $line; done", stdin=True)
+    descriptors = Path(f"/proc/{daemon.process.pid}/fd")
+
+    async def connect() -> None:
+        if kind == "attach":
+            url = await cri.attach_url(container_id, **EVERYTHING)
+            await converse(url, b"\4" + b'{"Width":100,"Height":30}', b"\0one\n", until=b"got one")
+        else:
+            url = await cri.exec_url(container_id, ["cat"], **{**EVERYTHING, "stderr": False, "tty": True})
+            await converse(url, b'\4{"Width":100,"Height":30}', b"\0one\n", until=b"one")
+
+    await connect()
+    before = len(list(descriptors.iterdir()))
+    for _ in range(10):
+        await connect()
+
+    async with asyncio.timeout(20):
+        while len(list(descriptors.iterdir())) > before + 2:
+            await asyncio.sleep(0.05)
