@@ -314,7 +314,7 @@ async def test_token_is_private_to_a_known_user_or_group(
 
 
 @pytest.mark.parametrize("attacked", ["..data", "password"])
-async def test_links_in_place_of_content_change_nothing_outside(
+async def test_links_that_replace_content_change_nothing_outside(
     manager: Manager, objects: FakeObjects, tmp_path: Path, attacked: str
 ) -> None:
     victim = tmp_path / "victim"
