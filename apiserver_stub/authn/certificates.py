@@ -120,7 +120,7 @@ class CaBundle(ReloadingFiles):
             verified = verifier.verify(leaf, others)
             for certificate in verified.chain[:-1] if len(verified.chain) > 1 else verified.chain:
                 _check_client_usage(certificate)
-        except (verification.VerificationError, ValueError) as error:
+        except (verification.VerificationError, ValueError, x509.InvalidVersion) as error:
             return f"x509: {str(error).splitlines()[0]}"
         names = leaf.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
         groups = leaf.subject.get_attributes_for_oid(x509.NameOID.ORGANIZATION_NAME)

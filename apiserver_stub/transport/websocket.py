@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import hashlib
 from collections.abc import Sequence
 from typing import cast
@@ -38,7 +37,7 @@ def can_accept(http: HttpRequest) -> bool:
     headers = http.headers
     try:
         key = base64.b64decode(headers.get("Sec-WebSocket-Key", ""), validate=True)
-    except binascii.Error:
+    except ValueError:
         return False
     return is_websocket(http) and len(key) == _KEY_BYTES and headers.get("Sec-WebSocket-Version") == VERSION
 

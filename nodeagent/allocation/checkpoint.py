@@ -55,7 +55,7 @@ def decode(content: bytes) -> dict[str, PodResources]:
             raise CorruptCheckpoint("checkpoint is corrupted")
         entries: Mapping[str, Any] = json.loads(data).get("entries") or {}
         return {uid: _entry(entry) for uid, entry in entries.items()}
-    except (AttributeError, KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise error if isinstance(error, CorruptCheckpoint) else CorruptCheckpoint(str(error)) from error
 
 

@@ -6,7 +6,6 @@ Custom, since the loader of the ``kubernetes`` package is blocking and imports t
 from __future__ import annotations
 
 import base64
-import binascii
 import os
 import ssl
 from collections.abc import Mapping, Sequence
@@ -348,7 +347,7 @@ class _Reader:
         if inline:
             try:
                 return Material(data=base64.b64decode("".join(inline.split()), validate=True))
-            except binascii.Error:
+            except ValueError:
                 self._fault(f"{where}.{key}-data", None, "must be base64")
         elif file:
             return Material(file=self._directory / file)

@@ -164,7 +164,7 @@ def _client_status(text: bytes) -> bytes:
         return _encode({"status": "Success"})
     try:
         status = msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
         return _internal_error(f"error stream protocol error: {text.decode(errors='replace')!r}")
     if status.get("status") == "Success":
         return _encode({"status": "Success"})

@@ -101,7 +101,7 @@ def _recall(root_dir: str) -> SelectedRelease | None:
         origin = ReleaseOrigin.ASSUMED if document.get("assumed") else ReleaseOrigin.REMEMBERED
     except (FileNotFoundError, PermissionError):  # Commands also run without root.
         return None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         _log.warning("Failed to read compatibility release", extra={"path": str(path), "err": str(error)})
         return None
     return SelectedRelease(release, origin, server_version)

@@ -25,7 +25,7 @@ def read_pins(root: Path) -> frozenset[str]:
         content = json.loads(path.read_bytes())
     except FileNotFoundError:
         return frozenset()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise NodeAgentError(
             f"read pinned images from {path}: {error}; fix the file, or remove it and pin again"
         ) from error

@@ -101,7 +101,7 @@ def _identity(taint: Mapping[str, Any]) -> str:
 def _recorded(annotations: Mapping[str, str], key: str) -> dict[str, list[str]]:
     try:
         document = json.loads(annotations.get(key) or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     if not isinstance(document, dict):
         return {}

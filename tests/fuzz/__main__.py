@@ -55,7 +55,7 @@ def _fuzz(target: Target, seconds: int, seed: int) -> Run:
     for directory in (working, findings, target.corpus):
         directory.mkdir(parents=True, exist_ok=True)
     dictionary = BUILD / target.name / "dictionary"
-    dictionary.write_text("".join(f'"{_escaped(token)}"\n' for token in target.tokens))
+    dictionary.write_text("".join(f'"{_escaped(token)}"\n' for token in target.tokens or (b"\0",)))
     command = [
         *(sys.executable, "-m", "tests.fuzz.engine", target.run.__module__, target.name, str(findings)),
         *(f"-max_total_time={seconds}", f"-max_len={target.max_bytes}", f"-seed={seed}", f"-timeout={HANG_SECONDS}"),

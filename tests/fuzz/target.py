@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,9 +86,11 @@ def describe(error: BaseException) -> Finding:
 
 @contextlib.contextmanager
 def without_logs() -> Iterator[None]:
-    """Discard log messages: most inputs are invalid, and some parsers log them."""
+    """Discard log messages and warnings: most inputs are invalid, and some parsers report them."""
     logging.disable(logging.CRITICAL)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
         logging.disable(logging.NOTSET)

@@ -12,7 +12,7 @@ from tests.fuzz import targets
 from tests.fuzz.mutations import mutated
 from tests.fuzz.target import TARGETS, check, without_logs
 
-INPUTS = 1500
+INPUTS = 600
 targets.load()
 
 
@@ -24,4 +24,5 @@ def test_mutated_inputs_violate_no_invariant(name):
             if (finding := check(TARGETS[name], data)) is not None:
                 findings.setdefault(finding.cause, f"{data!r}\n{finding.text}")
 
-    assert not list(findings.values())
+    if findings:
+        pytest.fail("\n".join(findings.values()), pytrace=False)

@@ -105,7 +105,10 @@ class Connection(asyncio.Protocol):
         """Upper bound of the data that was received for the requests in the queue."""
         self._url, self._fields = b"", CIMultiDict[str]()
         self._in_head = False
-        self._head_bytes = self._parsed_bytes = 0
+        self._field_count = 0
+        """Headers and trailers of the request that is being received."""
+        self._received_bytes = self._parsed_bytes = 0
+        """Received data, and the complete elements in it, since the start of the head or the last body data."""
         self._body: RequestBody | None = None
         """Body of the request that is being received."""
 
@@ -162,15 +165,15 @@ class Connection(asyncio.Protocol):
             if len(self._unparsed) > _MAX_WAITING_BYTES:
                 self._pause()
             return
-        self._head_bytes += len(data)
+        self._received_bytes += len(data)
         if self._task is not None:
             self._waiting_bytes += len(data)
             if self._waiting_bytes > _MAX_WAITING_BYTES and self._waiting:
                 self._pause()
         try:
             self._parser.feed_data(data)
-            if self._in_head and self._head_bytes - self._parsed_bytes > _MAX_LINE_BYTES:
-                self._reject("Request line or header is too long")
+            if self._received_bytes - self._parsed_bytes > _MAX_LINE_BYTES:
+                self._reject("Request line, header or trailer is too long")
         except httptools.HttpParserUpgrade as upgrade:
             self._unparsed = bytearray(data[upgrade.args[0] :])
         except httptools.HttpParserError as error:
@@ -179,7 +182,8 @@ class Connection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         """Start the head of a request."""
         self._url, self._fields = b"", CIMultiDict()
-        self._in_head, self._head_bytes, self._parsed_bytes = True, 0, 0
+        self._in_head, self._field_count = True, 0
+        self._expect_element()
 
     def on_url(self, url: bytes) -> None:
         """Add a part of the request target."""
@@ -189,15 +193,18 @@ class Connection(asyncio.Protocol):
             raise _HeadTooLong("Request line is too long")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Add a header."""
+        """Add a header, or ignore a trailer, which a front end may have passed unfiltered."""
         self._parsed_bytes += len(name) + len(value)
-        if len(value) > _MAX_FIELD_BYTES or len(self._fields) >= _MAX_FIELDS:
+        self._field_count += 1
+        if len(value) > _MAX_FIELD_BYTES or self._field_count > _MAX_FIELDS:
             raise _HeadTooLong("Too many or too long headers")
-        self._fields.add(name.decode(), value.strip(b" \t").decode("utf-8", "surrogateescape"))
+        if self._in_head:
+            self._fields.add(name.decode(), value.strip(b" \t").decode("utf-8", "surrogateescape"))
 
     def on_headers_complete(self) -> None:
         """Start the request, or queue it if another one is in progress."""
         self._in_head = False
+        self._expect_element()
         parser = self._parser
         self._body = body = RequestBody(self)
         http = Http1Request(
@@ -216,6 +223,7 @@ class Connection(asyncio.Protocol):
 
     def on_body(self, data: bytes) -> None:
         """Add a part of the body."""
+        self._expect_element()
         if self._body is not None:
             self._body.feed(data)
 
@@ -224,6 +232,10 @@ class Connection(asyncio.Protocol):
         if self._body is not None:
             self._body.finish()
             self._body = None
+
+    def _expect_element(self) -> None:
+        """Count the data until the next element is complete."""
+        self._received_bytes = self._parsed_bytes = 0
 
     def pause_body(self) -> None:
         self._pause()

@@ -52,7 +52,7 @@ def _settings(info: Mapping[str, str]) -> tuple[Sequence[str], bool | None]:
     """Return the directories of specs, and whether CDI is enabled, ``None`` if it is not reported."""
     try:
         config = json.loads(info.get("config", "{}"))
-    except ValueError:
+    except (ValueError, RecursionError):
         config = None
     if not isinstance(config, dict):
         return DEFAULT_DIRECTORIES, None

@@ -54,7 +54,7 @@ def decode(text: str, boot_id: str) -> list[ClaimEntry]:
             raise CheckpointDamaged(f"unknown form {content.get('kind')} {content.get('apiVersion')}")
         valid = bool(boot_id) and content.get("NodeAgentBootID") == boot_id
         return [_entry(state, valid=valid) for state in content.get("ClaimInfoStateList") or ()]
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise CheckpointDamaged(f"{type(error).__name__}: {error}") from error
 
 

@@ -97,7 +97,7 @@ def read_response(finished: CommandResult, provider: str, api_version: str, limi
         raise ProviderFailure("wrote no output", detail)
     try:
         response = msgspec.json.decode(finished.output, type=_Response)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         # The library's message contains the position and the rule, but not the value.
         raise ProviderFailure(f"wrote an invalid {_RESPONSE}: {error}", detail) from None
     return _checked(response, provider, api_version)

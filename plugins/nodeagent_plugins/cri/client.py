@@ -269,7 +269,8 @@ class CriRuntime:
         try:
             async with contextlib.aclosing(stream):
                 async for response in stream:
-                    yield responses.event(response)
+                    if (event := responses.event(response)) is not None:
+                        yield event
         except UnimplementedError as error:
             raise NotImplementedError(str(error)) from error
 

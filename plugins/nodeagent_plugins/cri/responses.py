@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from enum import IntEnum
+from typing import Any, TypeVar
 
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.contracts.runtime import (
@@ -33,6 +34,8 @@ from nodeagent.contracts.runtime import (
     SandboxStatus,
 )
 from nodeagent.contracts.stats import InterfaceStats
+
+N = TypeVar("N", bound=IntEnum)
 
 _EVENTS = {
     cri.CONTAINER_CREATED_EVENT: RuntimeEventType.CREATED,
@@ -69,7 +72,7 @@ def sandbox_status(status: cri.PodSandboxStatus, *, ipv6_first: bool = False) ->
         ready=status.state == cri.SANDBOX_READY,
         created_at=status.created_at,
         ips=_one_of_each_family([network.ip, *(more.ip for more in network.additional_ips)], ipv6_first=ipv6_first),
-        network_mode=NamespaceMode(status.linux.namespaces.options.network),
+        network_mode=_known(NamespaceMode, status.linux.namespaces.options.network, NamespaceMode.POD),
         labels=dict(status.labels),
         annotations=dict(status.annotations),
         runtime_handler=status.runtime_handler,
@@ -92,7 +95,7 @@ def container_info(container: cri.Container) -> ContainerInfo:
         attempt=container.metadata.attempt,
         image=container.image.image,
         image_ref=container.image_ref,
-        state=_state(container.state),
+        state=_known(ContainerState, container.state, ContainerState.UNKNOWN),
         created_at=container.created_at,
         labels=dict(container.labels),
         annotations=dict(container.annotations),
@@ -105,7 +108,7 @@ def container_status(status: cri.ContainerStatus) -> RuntimeContainerStatus:
         id=status.id,
         name=status.metadata.name,
         attempt=status.metadata.attempt,
-        state=_state(status.state),
+        state=_known(ContainerState, status.state, ContainerState.UNKNOWN),
         created_at=status.created_at,
         started_at=status.started_at,
         finished_at=status.finished_at,
@@ -132,7 +135,7 @@ def mount(reported: cri.Mount) -> Mount:
         host_path=reported.host_path,
         readonly=reported.readonly,
         selinux_relabel=reported.selinux_relabel,
-        propagation=MountPropagation(reported.propagation),
+        propagation=_known(MountPropagation, reported.propagation, MountPropagation.PRIVATE),
         recursive_readonly=reported.recursive_read_only,
         image=ImageMount(image.image, image.user_specified_image, reported.image_sub_path) if image.image else None,
         uids=tuple(map(id_mapping, reported.uidMappings)),
@@ -223,15 +226,20 @@ def sandbox_stats(stats: cri.PodSandboxStats) -> SandboxStats:
     )
 
 
-def event(response: cri.ContainerEventResponse) -> RuntimeEvent:
-    """Return *response* as an event, with the pod's status if the runtime sent one."""
-    pod = None
+def event(response: cri.ContainerEventResponse) -> RuntimeEvent | None:
+    """Return *response* as an event, with the pod's status if the runtime sent one.
+
+    ``None`` for a type of a later CRI version.
+    """
+    pod, kind = None, _EVENTS.get(response.container_event_type)
+    if kind is None:
+        return None
     if response.HasField("pod_sandbox_status"):
         sandbox = sandbox_status(response.pod_sandbox_status)
         containers = sorted(map(container_status, response.containers_statuses), key=lambda c: -c.created_at)
         pod = RuntimePod(sandbox.uid, sandbox.name, sandbox.namespace, (sandbox,), tuple(containers))
     uid = pod.uid if pod else ""
-    return RuntimeEvent(_EVENTS[response.container_event_type], response.container_id, uid, pod, response.created_at)
+    return RuntimeEvent(kind, response.container_id, uid, pod, response.created_at)
 
 
 def image(found: cri.Image) -> Image:
@@ -275,11 +283,12 @@ def _value(message: Any, field: str) -> int | None:
     return getattr(message, field).value if message.HasField(field) else None
 
 
-def _state(number: int) -> ContainerState:
+def _known(kind: type[N], number: int, default: N) -> N:
+    """Return the value with a *number*, *default* for one of a later CRI version."""
     try:
-        return ContainerState(number)
-    except ValueError:  # A state of a later CRI version.
-        return ContainerState.UNKNOWN
+        return kind(number)
+    except ValueError:
+        return default
 
 
 def _signal(number: int) -> str:

@@ -65,7 +65,7 @@ def load(root: Path, directory: Path) -> VolumeData:
         fields = msgspec.json.decode(content, type=dict[str, str])
     except FileNotFoundError:
         raise
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise _invalid(directory, str(error)) from error
     if not is_driver_name(fields.get("driverName", "")) or not fields.get("volumeHandle"):
         raise _invalid(directory, "driverName or volumeHandle is missing or invalid")

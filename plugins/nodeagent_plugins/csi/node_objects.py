@@ -260,6 +260,6 @@ def _comparable(entry: Mapping[str, Any]) -> tuple[Any, ...]:
 def _decode_ids(key: str, text: str) -> dict[str, str]:
     try:
         decoded = json.loads(text) if text else {}
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f'failed to parse node\'s "{key}" annotation value ("{text}") err={error}') from None
     return dict(decoded) if isinstance(decoded, dict) else {}

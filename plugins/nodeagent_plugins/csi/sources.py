@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -130,7 +129,7 @@ class CallObjects:
         for key, encoded in (secret.get("data") or {}).items():
             try:
                 values[key] = base64.b64decode(encoded or "", validate=True).decode("utf-8")
-            except (binascii.Error, UnicodeError):  # The error contains the value.
+            except ValueError:  # The error contains the value.
                 raise TransientVolumeError(f'{attempt}: value of "{key}" is not valid UTF-8') from None
         return values
 

@@ -121,7 +121,7 @@ class Store:
             content = json.loads(self.file.read_text(encoding="utf-8"))
             if recorded["checksum"] == content["Checksum"]:
                 return False
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             pass
         try:
             lines = (self._root / "proc/stat").read_text(encoding="ascii").splitlines()

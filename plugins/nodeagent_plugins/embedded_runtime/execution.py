@@ -142,7 +142,7 @@ class Prepared(Struct, frozen=True):
         except OSError:
             return None
         for line in lines:
-            with suppress(ValueError):
+            with suppress(ValueError, RecursionError):
                 entry = msgspec.json.decode(line, type=dict[str, Any])
                 if entry.get("level") == "error" and not self._beside("pid").exists():
                     return str(entry.get("msg"))

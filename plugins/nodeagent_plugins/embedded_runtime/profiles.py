@@ -48,6 +48,6 @@ def seccomp_profile(security: cri.LinuxContainerSecurityContext, runner: Runner)
         profile = msgspec.json.decode(Path(requested.localhost_ref).read_bytes(), type=dict[str, Any])
     except OSError as error:
         raise InvalidArgument(f"seccomp profile {requested.localhost_ref}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"seccomp profile {requested.localhost_ref}: {error}") from error
     return profile

@@ -119,7 +119,7 @@ class Records(Generic[Record]):
                 self._records[directory.name] = self._decode((directory / "record.json").read_bytes())
             except FileNotFoundError:
                 torn.append(directory.name)
-            except (ValueError, TypeError, json_format.ParseError) as error:
+            except (ValueError, TypeError, KeyError, RecursionError, json_format.ParseError) as error:
                 _log.warning("Failed to read record, ignoring it", extra={"record": str(directory), "err": str(error)})
         return torn
 

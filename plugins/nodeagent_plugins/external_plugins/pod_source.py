@@ -93,7 +93,7 @@ class ExternalPodSource:
     def _convert(self, content: bytes) -> Pod:
         try:
             plain = json.loads(content)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise PluginError(self.name, f"WatchPods returned invalid JSON: {error}") from error
         return static_pod(
             plain,

@@ -22,7 +22,7 @@ def load(root: Path) -> dict[str, Record]:
         return {str(id): Record(float(first), float(used)) for id, (first, used) in content["images"].items()}
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         _log.warning(
             "Failed to read image records, starting with empty records", extra={"path": str(path), "err": str(error)}
         )

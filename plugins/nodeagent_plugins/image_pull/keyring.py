@@ -6,7 +6,6 @@ Custom, since Docker's packages read these formats only from files.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 import re
@@ -66,7 +65,7 @@ class _DockerConfig(msgspec.Struct):
 def _decoded(what: str, encoded: str) -> bytes:
     try:
         return base64.b64decode(encoded, validate=True)
-    except binascii.Error:
+    except ValueError:
         raise _unreadable(what) from None
 
 
@@ -84,7 +83,7 @@ def _add(
             entries = msgspec.json.decode(content, type=dict[str, _Entry])
         else:
             entries = msgspec.json.decode(content, type=_DockerConfig).auths or {}
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (ValueError, RecursionError):
         # Not chained: the cause would quote a piece of the secret.
         raise _unreadable(what) from None
     for location, entry in entries.items():
@@ -116,7 +115,7 @@ def _credentials(what: str, source: str, entry: _Entry) -> Credentials:
         return Credentials(username=entry.username, password=entry.password, source=source)
     try:
         decoded = base64.b64decode(re.sub(r"\s", "", entry.auth) + "==").decode()
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:
         raise ValueError(f"{what} has an auth that is not base64") from None
     username, colon, password = decoded.rstrip("\0").partition(":")
     if not colon:

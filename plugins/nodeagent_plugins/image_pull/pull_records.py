@@ -179,7 +179,7 @@ def _encoded(kind: str, fields: Mapping[str, Any]) -> bytes:
 def _decoded(content: bytes, kind: str) -> _Record:
     try:
         record = msgspec.json.decode(content, type=_Record)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise RecordError(f"is invalid: {error}") from None
     group = identity.current().kubelet_config_group
     if record.kind != kind or record.api_version not in [f"{group}/{version}" for version in _VERSIONS]:

@@ -153,7 +153,7 @@ class LocalVolumes:
             return None
         try:
             marker = _Marker(**json.loads(os.read(file, _MAX_MARKER_BYTES)))
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise Conflict(f"marker of volume {self._directory / name} is invalid: {error}") from error
         finally:
             os.close(file)

@@ -58,7 +58,7 @@ class _Handler:
 def _capacity(body: bytes) -> int:
     try:
         capacity = json.loads(body)["capacity"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise InvalidRequest("the body must be a JSON object with the field capacity") from None
     if not isinstance(capacity, int) or isinstance(capacity, bool) or not 0 < capacity <= _MAX_BYTES:
         raise InvalidRequest("capacity must be a positive number of bytes")

@@ -98,7 +98,7 @@ def driver_of(setup: Mapping[str, Any]) -> str:
 def _parsed(info: Mapping[str, str]) -> Mapping[str, Any]:
     try:
         found = json.loads(info.get("config", "{}"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

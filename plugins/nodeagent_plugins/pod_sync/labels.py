@@ -95,7 +95,7 @@ def stop_record(status: RuntimeContainerStatus) -> StopRecord:
             pre_stop = msgspec.json.decode(notes[ANNOTATION_PRE_STOP], type=LifecycleHandler)
         if ANNOTATION_PORTS in notes:
             ports = msgspec.json.decode(notes[ANNOTATION_PORTS], type=tuple[ContainerPort, ...])
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
         pass  # Written by another agent: the container is stopped without the hook.
     return StopRecord(grace, pre_stop, ports)
 

@@ -31,7 +31,7 @@ class Checkpoint:
             content = json.loads(self.file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise self.stale(str(error)) from error
         if not isinstance(content, dict):
             raise self.stale("not a JSON object")

@@ -13,9 +13,10 @@ import msgspec
 
 MAX_LINE_BYTES = 1024 * 1024
 _TIME = rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)"
-_FULL_STARTS = re.compile(rb"\n[^ ]+ std(?:out|err) F ")
+_FULL_STARTS = re.compile(rb"\n[^ {][^ ]* std(?:out|err) F ")
 _FULL_WITH_TIME = re.compile(
-    rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d)) std(?:out|err) F(?::[^ \n]*)? ?(.*\n)", re.MULTILINE
+    rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d)) std(?:out|err) F(?::[^ \n]*)?(?: (.*))?\n",
+    re.MULTILINE,
 )
 _ONE_TIME = re.compile(_TIME)
 
@@ -59,7 +60,7 @@ class LineReader:
             if self._timestamps:
                 found = _FULL_WITH_TIME.findall(complete)
                 if len(found) == lines:
-                    return b"".join([b" ".join(pair) for pair in found])
+                    return b"".join([b"%b %b\n" % pair for pair in found])
             else:
                 text, matched = _FULL_STARTS.subn(b"\n", b"\n" + complete)
                 if matched == lines:
@@ -94,7 +95,7 @@ def parse_time(text: bytes) -> datetime | None:
     zone = b"+00:00" if zone == b"Z" else zone
     try:
         return datetime.fromisoformat((base + b"." + micros + zone).decode()).astimezone(UTC)
-    except ValueError:
+    except (ValueError, OverflowError):  # The latter: in UTC it is not in the calendar.
         return None
 
 
@@ -109,7 +110,7 @@ def _nine_digits(time: bytes) -> bytes:
 def _from_json(line: bytes) -> list[bytes]:
     try:
         read = _json.decode(line)
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
         return []
     tag = b"F" if read.log.endswith("\n") else b"P"
     return [read.time.encode(), read.stream.encode(), tag, read.log.removesuffix("\n").encode()]

@@ -242,7 +242,7 @@ class ShutdownManager:
             _show(kept["startTime"] or "", kept["endTime"] or "")
         except FileNotFoundError:
             return
-        except (OSError, ValueError, LookupError, TypeError) as error:
+        except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
             _log.error("Failed to load graceful shutdown state", extra={"path": str(file), "err": str(error)})
 
 

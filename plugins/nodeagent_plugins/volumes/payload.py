@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -197,5 +196,5 @@ def _absent(what: str, optional: bool | None) -> Payload:
 def _decoded(what: str, encoded: Mapping[str, str]) -> dict[str, bytes]:
     try:
         return {key: base64.b64decode(value, validate=True) for key, value in encoded.items()}
-    except binascii.Error:
+    except ValueError:
         raise VolumeError(f"{what} has a value that is not base64") from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Iterable, Iterator
 
@@ -17,7 +16,7 @@ def decode_blocks(text: str) -> Iterator[bytes]:
         lines = [line.strip() for line in match[2].splitlines()]
         try:
             yield base64.b64decode("".join(line for line in lines if ":" not in line), validate=True)
-        except binascii.Error:
+        except ValueError:
             continue
 
 

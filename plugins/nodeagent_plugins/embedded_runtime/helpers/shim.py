@@ -310,7 +310,7 @@ class Shim:
             with open(f"{self._directory}/runner.log") as file:
                 lines = file.read().strip().splitlines()
             return str(json.loads(lines[-1])["msg"])
-        except (OSError, ValueError, LookupError, TypeError):
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
             return f"{os.path.basename(runner)} exited with code {status}"
 
 

@@ -80,7 +80,7 @@ async def _import_docker(directory: Path, loader: Loader) -> list[str]:
     try:
         content = await asyncio.to_thread(_read, directory / "manifest.json")
         entries = msgspec.json.decode(content, type=list[dict[str, Any]])
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CallError(f"manifest.json: {error}") from error
     for entry in entries:
         layers = [_member(directory, name) for name in _texts(entry, "Layers")]

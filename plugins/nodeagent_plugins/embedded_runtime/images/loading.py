@@ -129,7 +129,7 @@ def decode(content: bytes, what: str) -> dict[str, Any]:
     """
     try:
         return msgspec.json.decode(content, type=dict[str, Any])
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CallError(f"{what}: {error}") from error
 
 

@@ -65,7 +65,7 @@ class ImageStore:
         for path in sorted(self._images_dir.glob("*.json")):
             try:
                 image = Image(**msgspec.json.decode(path.read_bytes()))
-            except (ValueError, TypeError) as error:
+            except (ValueError, TypeError, RecursionError) as error:
                 _log.warning("Failed to read image record", extra={"path": str(path), "err": str(error)})
                 continue
             self._images[image.id] = image

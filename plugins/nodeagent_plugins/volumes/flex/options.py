@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -60,7 +59,7 @@ async def _secret(context: CgroupsContext, namespace: str, name: str, driver: st
         raise VolumeError(f'secret "{name}" has the wrong type: must be {driver}')
     try:
         data = {key: base64.b64decode(value, validate=True) for key, value in (found.get("data") or {}).items()}
-    except binascii.Error:
+    except ValueError:
         raise VolumeError(f'secret "{name}" has a value that is not base64') from None
     return {key: base64.b64encode(value).decode() for key, value in data.items()}
 

@@ -56,5 +56,5 @@ class Records:
 def _read(path: Path) -> Record | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=Record)
-    except (FileNotFoundError, msgspec.DecodeError):
+    except (FileNotFoundError, ValueError, RecursionError):
         return None

@@ -12,7 +12,7 @@ import pytest
 
 from apiserver_stub.transport import backpressure
 from apiserver_stub.transport.connection_log import ThrottledConnectionLog
-from apiserver_stub.transport.http import BodyTooLong, HttpRequest
+from apiserver_stub.transport.http import BodyTooLong, HttpRequest, MalformedBody
 from apiserver_stub.transport.http1.connection import Connection, create_server
 
 Handle = Callable[[HttpRequest], Awaitable[None]]
@@ -336,3 +336,38 @@ async def test_malformed_request_gets_one_line() -> None:
         client.writer.write(b"\x00nonsense\r\n\r\n")
         assert (await client.head())[0] == "HTTP/1.0 400 Bad Request"
         assert await client.rest() == b"Invalid method encountered"
+
+
+CHUNKED = b"POST / HTTP/1.1\r\nHost: api\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+async def test_trailers_are_not_headers() -> None:
+    names: list[str] = []
+
+    async def handle(http: HttpRequest) -> None:
+        assert await http.read_body(10) == b"a"
+        names.extend(http.headers)
+        await ok(http)
+
+    async with serving(handle) as client:
+        client.writer.write(CHUNKED + b"1\r\na\r\n0\r\nX-Remote-User: admin\r\n\r\n")
+        assert (await client.head())[0] == "HTTP/1.1 200 OK"
+    assert names == ["Host", "Transfer-Encoding"]
+
+
+@pytest.mark.parametrize("trailers", [b"A: " + b"a" * (1 << 18), b"A: a\r\n" * 300, b"1;" + b"a" * (1 << 18)])
+async def test_trailers_and_chunk_extensions_are_limited(trailers: bytes) -> None:
+    results: list[Any] = []
+
+    async def handle(http: HttpRequest) -> None:
+        try:
+            await http.read_body(10)
+        except MalformedBody as error:
+            results.append(str(error))
+        http.reject(400, "malformed")
+
+    async with serving(handle) as client:
+        last = b"" if trailers.startswith(b"1;") else b"0\r\n"
+        client.writer.write(CHUNKED + b"1\r\na\r\n" + last + trailers)
+        assert (await client.head())[0] == "HTTP/1.1 400 Bad Request"
+    assert len(results) == 1

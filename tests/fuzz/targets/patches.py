@@ -1,0 +1,102 @@
+"""Patches of API objects."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import msgspec
+
+from apiserver_stub.apimachinery import json_patch as patches
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.status import ApiError
+from apiserver_stub.schema import shapes
+from apiserver_stub.schema.strategic_merge import apply_strategic_patch
+from tests.fuzz.target import target
+
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "a", "labels": {"a": "1", "b": "2"}, "finalizers": ["x/a", "x/b"]},
+    "spec": {
+        "containers": [
+            {"name": "a", "image": "a", "ports": [{"containerPort": 80, "protocol": "TCP"}], "env": [{"name": "A"}]},
+            {"name": "b", "image": "b", "args": ["1", "2"]},
+        ],
+        "volumes": [{"name": "v", "emptyDir": {}}],
+        "tolerations": [{"key": "a"}],
+    },
+}
+FIELDS = (
+    b'"spec"',
+    b'"containers"',
+    b'"name"',
+    b'"labels"',
+    b'"metadata"',
+    b'"ports"',
+    b'"finalizers"',
+    b'"tolerations"',
+    b"null",
+    b"1.0",
+    b"true",
+    b'{"a":',
+    b"[" * 400,
+)
+OPERATIONS = (
+    b'{"op":"',
+    b"add",
+    b"copy",
+    b"move",
+    b"test",
+    b"remove",
+    b"replace",
+    b'"path":"',
+    b'"from":"',
+    b'"value":',
+    b"/spec/containers/0",
+    b"/-",
+    b"~1",
+    b"~0",
+    b"/metadata/labels",
+)
+DIRECTIVES = (
+    b'"$patch":"delete"',
+    b'"$patch":"replace"',
+    b'"$retainKeys":[',
+    b'"$setElementOrder/containers":[',
+    b'"$deleteFromPrimitiveList/finalizers":[',
+)
+# The pipeline rejects bodies that are nested too deeply.
+ERRORS = (ApiError, msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+SHAPE = shapes.of("v1", "Pod", "k8s.io")
+assert SHAPE is not None
+
+
+@target(*ERRORS, tokens=OPERATIONS)
+def json_patch(data: bytes) -> None:
+    """The object is not changed, and the result is JSON; the inverse of a merge patch is found."""
+    _unchanged(patches.apply_json_patch, objects.decode(data))
+
+
+@target(*ERRORS, tokens=FIELDS)
+def merge_patch(data: bytes) -> None:
+    """Applying a patch again changes nothing."""
+    patch = objects.decode(data)
+    result = _unchanged(patches.apply_merge_patch, patch)
+    assert patches.apply_merge_patch(result, patch) == result
+
+
+@target(*ERRORS, tokens=(*FIELDS, *DIRECTIVES))
+def strategic_patch(data: bytes) -> None:
+    """The object is not changed, and the result is JSON."""
+    _unchanged(lambda document, patch: apply_strategic_patch(document, patch, SHAPE), objects.decode(data))
+
+
+def _unchanged(apply: Any, patch: Any) -> Any:
+    document, sent = copy.deepcopy(POD), json.dumps(patch)
+    result = apply(document, patch)
+    assert document == POD
+    assert json.dumps(patch) == sent
+    objects.encode(result)
+    return result
