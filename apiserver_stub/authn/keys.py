@@ -138,10 +138,10 @@ def from_jwk(jwk: Any) -> PublicKey | None:
 
     if not isinstance(jwk, dict) or jwk.get("use", "sig") != "sig":
         return None
-    key_id, algorithm = jwk.get("kid", ""), jwk.get("alg", "")
-    if not isinstance(key_id, str) or not isinstance(algorithm, str):
+    key_id, algorithm, kind = jwk.get("kid", ""), jwk.get("alg", ""), jwk.get("kty", "")
+    if not (isinstance(key_id, str) and isinstance(algorithm, str) and isinstance(kind, str)):
         return None
-    family = {"RSA": "RS256", "EC": "ES256"}.get(jwk.get("kty", ""))
+    family = {"RSA": "RS256", "EC": "ES256"}.get(kind)
     if family is None or "d" in jwk:
         return None
     try:

@@ -19,10 +19,12 @@ _Step = Callable[[Any], Iterator[Any]]
 _FIELD = re.compile(r"\.?((?:\\.|[^.\[\]\\\s'\"])+)")
 _KEYS = re.compile(r"\[\s*('(?:\\'|[^'])*'(?:\s*,\s*'(?:\\'|[^'])*')*)\s*\]")
 _KEY = re.compile(r"'((?:\\'|[^'])*)'")
-_INDEX = re.compile(r"\[\s*(-?\d+(?:\s*,\s*-?\d+)*)\s*\]")
-_SLICE = re.compile(r"\[(-?\d*):(-?\d*)(?::(-?\d*))?\]")
+_NUMBER = r"-?\d{1,18}"
+_INDEX = re.compile(rf"\[\s*({_NUMBER}(?:\s*,\s*{_NUMBER})*)\s*\]", re.ASCII)
+_SLICE = re.compile(rf"\[({_NUMBER})?:({_NUMBER})?(?::({_NUMBER})?)?\]", re.ASCII)
 _FILTER = re.compile(r"\[\?\((.*?)\)\]")
 _COMPARISON = re.compile(r"\s*(.+?)\s*(==|!=|<=|>=|<|>)\s*(.+?)\s*")
+_MISSING = object()
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -34,8 +36,14 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def values_at(path: str, document: Any) -> Iterator[Any]:
-    """Yield the values at *path*, a valid expression without braces; missing fields yield nothing."""
-    yield from _walk(_steps(path), document)
+    """Yield the values at *path*, an expression without braces; missing fields and invalid parts yield nothing.
+
+    A value that several steps reach is yielded once, as paths with several ``..`` would reach it very often.
+    """
+    values = [document]
+    for step in _steps(path):
+        values = list({id(found): found for value in values for found in step(value)}.values())
+    yield from values
 
 
 def text_of(value: Any) -> str:
@@ -45,14 +53,6 @@ def text_of(value: Any) -> str:
     if isinstance(value, dict | list):
         return objects.encode(value).decode()
     return go_value(value)
-
-
-def _walk(steps: Sequence[_Step], value: Any) -> Iterator[Any]:
-    if not steps:
-        yield value
-        return
-    for found in steps[0](value):
-        yield from _walk(steps[1:], found)
 
 
 @lru_cache(maxsize=1024)
@@ -92,8 +92,8 @@ def _bracket_step(rest: str, found: list[_Step]) -> str:
     elif match := _INDEX.match(rest):
         found.append(_union([_index(int(number)) for number in match[1].split(",")]))
     elif match := _SLICE.match(rest):
-        parts = [int(part) if part else None for part in match.groups()]
-        found.append(_slice(slice(*parts)))
+        start, end, step = (int(part) if part else None for part in match.groups())
+        found.append(_slice(slice(start, end, step)) if step is None or step > 0 else _nothing)
     else:
         found.append(_nothing)
         return ""
@@ -158,11 +158,18 @@ def _filter(text: str) -> _Step:
 
     def step(value: Any) -> Iterator[Any]:
         for item in _every(value):
-            one, other = next(left(item), None), next(right(item), None)
-            if one.__class__ is other.__class__ and compare(one, other):
+            one, other = next(left(item), _MISSING), next(right(item), _MISSING)
+            if one is not _MISSING and one.__class__ is other.__class__ and _holds(compare, one, other):
                 yield item
 
     return step
+
+
+def _holds(compare: Callable[[Any, Any], bool], one: Any, other: Any) -> bool:
+    try:
+        return compare(one, other)
+    except TypeError:  # Objects and nulls have no order.
+        return False
 
 
 def _operand(text: str) -> _Step:

