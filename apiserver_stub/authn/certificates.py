@@ -22,7 +22,7 @@ from apiserver_stub.authn.authenticators import Rejected
 from apiserver_stub.transport.reloading_files import ReloadingFiles
 from nodeagent.base.metrics import Buckets
 from nodeagent.base.structs import MutableStruct, Struct
-from nodeagent.base.tls import TlsError
+from nodeagent.base.tls import TlsError, parse_errors
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -99,7 +99,7 @@ class CaBundle(ReloadingFiles):
             return verification.Store(certificates), data.decode(errors="replace")
         except OSError as error:
             raise TlsError(f'error loading CA bundle for "{self._name}": {error}') from error
-        except ValueError:
+        except parse_errors():
             rule = "data does not contain any valid RSA or ECDSA certificates"
             raise TlsError(f'error loading CA bundle for "{self._name}": {rule}') from None
 
@@ -120,7 +120,7 @@ class CaBundle(ReloadingFiles):
             verified = verifier.verify(leaf, others)
             for certificate in verified.chain[:-1] if len(verified.chain) > 1 else verified.chain:
                 _check_client_usage(certificate)
-        except (verification.VerificationError, ValueError, x509.InvalidVersion) as error:
+        except parse_errors(verification.VerificationError) as error:
             return f"x509: {str(error).splitlines()[0]}"
         names = leaf.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
         groups = leaf.subject.get_attributes_for_oid(x509.NameOID.ORGANIZATION_NAME)

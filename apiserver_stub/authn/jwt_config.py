@@ -15,6 +15,7 @@ from apiserver_stub.apimachinery.status import quote
 from apiserver_stub.cel import CelError, Expression
 from nodeagent.base.names import subdomain_problems
 from nodeagent.base.structs import Struct
+from nodeagent.base.tls import parse_errors
 
 _PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 
@@ -194,7 +195,7 @@ class _Reader:
 
             try:
                 x509.load_pem_x509_certificates(pem.encode())
-            except ValueError:
+            except parse_errors():
                 rule = "data does not contain any valid RSA or ECDSA certificates"
                 self._add(f"{where}.certificateAuthority", f'Invalid value: "<omitted>": {rule}')
         return pem

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nodeagent.base.atomic_file import write_private
 from nodeagent.base.gobase64 import encode_url
 from nodeagent.base.structs import Struct
+from nodeagent.base.tls import parse_errors
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -186,7 +187,7 @@ def _public(block: bytes) -> PublicKey | None:
             key = private.public_key()
         else:
             key = serialization.load_pem_public_key(block)
-    except (ValueError, UnsupportedAlgorithm):
+    except parse_errors(UnsupportedAlgorithm):
         return None
     return PublicKey(key) if _usable(key) else None
 

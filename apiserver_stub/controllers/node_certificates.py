@@ -24,7 +24,7 @@ from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
 from nodeagent.base.aio import Clock, SystemClock
 from nodeagent.base.identity import Identity
 from nodeagent.base.structs import Struct
-from nodeagent.base.tls import KeyPair, TlsError, certify
+from nodeagent.base.tls import KeyPair, TlsError, certify, parse_errors
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -83,7 +83,7 @@ def read(signing: Object, identity: Identity) -> NodeCertificateRequest | None:
         groups = [str(item.value) for item in request.subject.get_attributes_for_oid(x509.NameOID.ORGANIZATION_NAME)]
         names = _names(request)
         signed = request.is_signature_valid
-    except ValueError as error:
+    except parse_errors() as error:
         raise NotANodeCertificate(f"invalid request: {error}") from None
     if not signed:
         raise NotANodeCertificate("invalid request: signature does not match the public key")

@@ -12,6 +12,7 @@ from apiserver_stub.validation.conditions import STATUSES
 from apiserver_stub.validation.signers import validate_signer_name
 from nodeagent.base.identity import Identity
 from nodeagent.base.structs import Struct
+from nodeagent.base.tls import parse_errors
 
 DECISIONS = ("Approved", "Denied")
 _TRUE_ONLY = (*DECISIONS, "Failed")
@@ -173,7 +174,10 @@ def common_name(request: bytes) -> str:
     block = next(pem.blocks(request), None)
     if block is None or block.type != _SIGNING_REQUEST:
         raise ValueError("PEM block type must be CERTIFICATE REQUEST")
-    names = x509.load_der_x509_csr(block.content).subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+    try:
+        names = x509.load_der_x509_csr(block.content).subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+    except parse_errors() as error:
+        raise ValueError(str(error)) from error
     return str(names[-1].value) if names else ""
 
 
@@ -188,7 +192,7 @@ def _request_problem(text: bytes) -> str:
     try:
         request = x509.load_der_x509_csr(block.content)
         return "" if request.is_signature_valid else "x509: invalid signature"
-    except (ValueError, UnsupportedAlgorithm) as error:
+    except parse_errors(UnsupportedAlgorithm) as error:
         return str(error)
 
 
@@ -218,7 +222,7 @@ def _der_problem(content: bytes) -> str:
             size = _der_size(content)
             x509.load_der_x509_certificate(content[:size])
             content = content[size:]
-    except ValueError as error:
+    except parse_errors() as error:
         return str(error)
     return ""
 

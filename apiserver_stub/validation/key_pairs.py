@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from apiserver_stub.validation.pem import Block, blocks
+from nodeagent.base.tls import parse_errors
 
 _KEY = "PRIVATE KEY"
 
@@ -62,7 +63,7 @@ def _mismatch(certificate: bytes, key: bytes) -> str:
         public: Any = x509.load_der_x509_certificate(certificate).public_key()
     except UnsupportedAlgorithm:
         public = None
-    except ValueError:
+    except parse_errors():
         return "x509: malformed certificate"
     try:
         private: Any = load_der_private_key(key, None)

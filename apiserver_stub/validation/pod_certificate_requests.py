@@ -12,6 +12,7 @@ from apiserver_stub.validation.signers import validate_signer_name
 from apiserver_stub.validation.user_annotations import validate_user_annotations
 from nodeagent.base.names import subdomain_problems
 from nodeagent.base.release import Release
+from nodeagent.base.tls import parse_errors
 
 FIRST_RELEASE = Release(1, 34)
 _UID_LIMIT_BYTES, _KEY_LIMIT_BYTES = 128, 10 << 10
@@ -85,7 +86,7 @@ def _validate_request(request: bytes) -> list[Cause]:
         is_signed = parsed.is_signature_valid
     except UnsupportedAlgorithm:
         return [unspecified_value(field, _UNKNOWN_KEY)]
-    except ValueError:
+    except parse_errors():
         return [unspecified_value(field, "must be a valid PKCS#10 CSR")]
     if causes := _validate_key_type(key, field, "P256, P384, or P521"):
         return causes

@@ -14,6 +14,7 @@ from apiserver_stub.validation.pod_certificate_requests import (
     requested_key,
     unspecified_value,
 )
+from nodeagent.base.tls import parse_errors
 
 ISSUED, DENIED, FAILED = "Issued", "Denied", "Failed"
 _DECISIONS = (ISSUED, DENIED, FAILED)
@@ -84,7 +85,7 @@ def _validate_issued(status: Object, spec: Object, now: datetime) -> list[Cause]
         return [invalid_value(_CHAIN, chain, text)]
     try:
         leaf = x509.load_der_x509_certificate(leaf_block.content)
-    except ValueError:
+    except parse_errors():
         return [invalid_value(_CHAIN, chain, "leaf certificate does not parse as valid X.509")]
     causes = _validate_names(leaf)
     if public_bytes(leaf.public_key()) != requested_key(spec):
@@ -97,7 +98,7 @@ def _validate_issued(status: Object, spec: Object, now: datetime) -> list[Cause]
             return [invalid_value(_CHAIN, chain, text)]
         try:
             x509.load_der_x509_certificate(block.content)
-        except ValueError:
+        except parse_errors():
             return [invalid_value(_CHAIN, chain, "intermediate certificate does not parse as valid X.509")]
     return []
 
@@ -108,7 +109,7 @@ def _validate_names(leaf: object) -> list[Cause]:
     assert isinstance(leaf, x509.Certificate)
     try:
         names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (x509.ExtensionNotFound, ValueError):
+    except parse_errors(x509.ExtensionNotFound):
         return []
     causes = []
     for name in names.get_values_for_type(x509.DNSName):

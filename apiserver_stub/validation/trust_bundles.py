@@ -7,6 +7,7 @@ from apiserver_stub.apimachinery.status import Cause, invalid_value, too_long
 from apiserver_stub.validation import pem
 from apiserver_stub.validation.signers import validate_signer_name
 from nodeagent.base.release import OLDEST, Release
+from nodeagent.base.tls import parse_errors
 
 _SIZE_LIMIT_BYTES = 1 << 20
 _FIELD, _OMITTED = "spec.trustBundle", "<value omitted>"
@@ -68,6 +69,6 @@ def _problem(block: pem.Block) -> str:
         )
     except x509.ExtensionNotFound:
         return "does not have the CA bit set"
-    except ValueError:
+    except parse_errors():
         return "does not parse as X.509"
     return "" if constraints.value.ca else "does not have the CA bit set"

@@ -199,13 +199,15 @@ def names_of(certificate: bytes) -> list[str]:
     """
     from cryptography import x509
 
-    parsed = x509.load_pem_x509_certificate(certificate)
-    found = [str(item.value) for item in parsed.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)]
-    names = [name for name in found if not subdomain_problems(name.lower().removeprefix("*."))]
     try:
+        parsed = x509.load_pem_x509_certificate(certificate)
+        found = [str(item.value) for item in parsed.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)]
+        names = [name for name in found if not subdomain_problems(name.lower().removeprefix("*."))]
         alternative = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return names
+    except parse_errors() as error:
+        raise ValueError(str(error)) from error
     names += alternative.get_values_for_type(x509.DNSName)
     names += [str(address) for address in alternative.get_values_for_type(x509.IPAddress)]
     return list(dict.fromkeys(names))
@@ -218,27 +220,39 @@ def valid_until(certificates: bytes) -> datetime:
     """
     from cryptography import x509
 
-    return min(each.not_valid_after_utc for each in x509.load_pem_x509_certificates(certificates))
+    try:
+        return min(each.not_valid_after_utc for each in x509.load_pem_x509_certificates(certificates))
+    except parse_errors() as error:
+        raise ValueError(str(error)) from error
 
 
 def covers(certificate: bytes, names: Iterable[str], *, at: datetime | None = None) -> bool:
     """Return whether the first certificate of the PEM text is valid *at* that time (default: now) for all *names*."""
     from cryptography import x509
 
+    time = at or datetime.now(UTC)
     try:
         parsed = x509.load_pem_x509_certificate(certificate)
-    except ValueError:
-        return False
-    time = at or datetime.now(UTC)
-    if not parsed.not_valid_before_utc <= time <= parsed.not_valid_after_utc:
-        return False
-    try:
+        if not parsed.not_valid_before_utc <= time <= parsed.not_valid_after_utc:
+            return False
         alternative = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return not list(names)
+    except parse_errors():
+        return False
     covered = {str(address) for address in alternative.get_values_for_type(x509.IPAddress)}
     covered.update(alternative.get_values_for_type(x509.DNSName))
     return covered.issuperset(names)
+
+
+def parse_errors(*others: type[Exception]) -> tuple[type[Exception], ...]:
+    """Return *others* and the errors of ``cryptography`` for malformed certificates and requests.
+
+    Not all of them are ValueErrors.
+    """
+    from cryptography import x509
+
+    return *others, ValueError, x509.InvalidVersion, x509.DuplicateExtension, x509.UnsupportedGeneralNameType
 
 
 def server_context(

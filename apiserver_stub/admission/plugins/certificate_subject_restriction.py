@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import Self
 
 from apiserver_stub.admission import AdmissionContext, AdmissionPlugin
 from apiserver_stub.apimachinery.status import qualified
 from apiserver_stub.verbs.admission import AdmissionRequest
 from nodeagent.base.identity import Identity
+from nodeagent.base.tls import parse_errors
 
 _MASTERS = "system:masters"
 
@@ -40,7 +40,7 @@ class CertificateSubjectRestriction(AdmissionPlugin):
         try:
             text = base64.b64decode(str(spec.get("request") or ""), validate=True)
             subject = x509.load_pem_x509_csr(text).subject
-        except (ValueError, binascii.Error) as error:
+        except parse_errors() as error:
             raise call.forbidden(f"failed to parse CSR: {error}") from error
         for organization in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME):
             if organization.value == _MASTERS:

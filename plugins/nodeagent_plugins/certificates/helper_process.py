@@ -54,13 +54,13 @@ def describe(request: dict[str, Any]) -> dict[str, Any]:
     try:
         certificate = x509.load_pem_x509_certificate(data)
         key = load_pem_private_key(data, None)
-    except (ValueError, TypeError):
+        names = _extension(certificate, x509.SubjectAlternativeName)
+        usages = _extension(certificate, x509.ExtendedKeyUsage)
+    except (ValueError, TypeError, x509.InvalidVersion, x509.DuplicateExtension, x509.UnsupportedGeneralNameType):
         return {}
     form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     if certificate.public_key().public_bytes(*form) != key.public_key().public_bytes(*form):
         return {}
-    names = _extension(certificate, x509.SubjectAlternativeName)
-    usages = _extension(certificate, x509.ExtendedKeyUsage)
     subject = certificate.subject
     return {
         "not_before": _epoch(certificate.not_valid_before_utc),
