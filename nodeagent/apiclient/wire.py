@@ -91,7 +91,7 @@ def decode(data: bytes, media_type: str, into: type[T]) -> T:
     """
     if media_type == identity.current().protobuf_media_type:
         return convert(_decode_protobuf(data), into)
-    return _decoder(into).decode(data)
+    return _decode(_decoder(into), data)
 
 
 def decode_page(data: bytes, media_type: str, into: type[T]) -> Listing[T]:
@@ -105,10 +105,10 @@ def decode_page(data: bytes, media_type: str, into: type[T]) -> Listing[T]:
         items = _readable(plain.get("items") or (), into)
         return Listing(items, meta.resource_version, meta.continue_)
     try:
-        page = _page_decoder(into).decode(data)
+        page = _decode(_page_decoder(into), data)
         return Listing(page.items or [], page.metadata.resource_version, page.metadata.continue_)
     except msgspec.ValidationError:
-        raw = _decoder(_RawPage).decode(data)
+        raw = _decode(_decoder(_RawPage), data)
         items = _readable(raw.items or (), into)
         return Listing(items, raw.metadata.resource_version, raw.metadata.continue_)
 
@@ -119,7 +119,7 @@ def convert(value: Any, into: type[T]) -> T:
     :raises ValueError: *value* is not a valid *into*.
     """
     if isinstance(value, msgspec.Raw):
-        return _decoder(into).decode(value)
+        return _decode(_decoder(into), value)
     return msgspec.convert(value, into)
 
 
@@ -147,7 +147,7 @@ class JsonFrames:
             return []
         lines = bytes(self._rest[:end]).split(b"\n")
         del self._rest[: end + 1]
-        frames = [_decoder(_Frame).decode(line) for line in lines if line.strip()]
+        frames = [_decode(_decoder(_Frame), line) for line in lines if line.strip()]
         return [(frame.type, frame.object) for frame in frames]
 
 
@@ -159,6 +159,13 @@ def _readable(items: Any, into: type[T]) -> list[T]:
         except ValueError as error:
             _log.error("Failed to decode object, skipping", extra={"err": str(error)})
     return decoded
+
+
+def _decode(decoder: msgspec.json.Decoder[T], data: bytes | msgspec.Raw) -> T:
+    try:
+        return decoder.decode(data)
+    except RecursionError as error:  # Some fields contain any JSON, such as the parameters of devices.
+        raise ValueError("JSON is nested too deeply") from error
 
 
 def _decode_protobuf(data: bytes) -> dict[str, Any]:

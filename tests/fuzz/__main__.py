@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -17,6 +18,8 @@ from tests.fuzz.target import ROOT, TARGETS, Target, check, without_logs
 BUILD = ROOT / "build" / "fuzz"
 HANG_SECONDS = 30
 MAX_MEMORY_MIB = 2048
+_MEMORY = {"TMPDIR": "/dev/shm"} if os.access("/dev/shm", os.W_OK) else {}
+"""Environment with a directory in memory, since many parsers read files."""
 _EXECUTED = re.compile(r"stat::number_of_executed_units: (\d+)|^#(\d+)\t", re.MULTILINE)
 
 
@@ -64,7 +67,7 @@ def _fuzz(target: Target, seconds: int, seed: int) -> Run:
     ]
     before = set(findings.iterdir())
     with log.open("wb") as errors:
-        done = subprocess.run(command, cwd=ROOT, stderr=errors, check=False)
+        done = subprocess.run(command, cwd=ROOT, env={**os.environ, **_MEMORY}, stderr=errors, check=False)
     text = log.read_text(errors="replace")
     found = len(set(findings.iterdir()) - before)
     if done.returncode:

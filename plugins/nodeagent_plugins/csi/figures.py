@@ -53,6 +53,6 @@ def _usage(response: csi.NodeGetVolumeStatsResponse, unit: str) -> csi.VolumeUsa
 
     found = csi.VolumeUsage()
     for usage in response.usage:
-        if csi.VolumeUsage.Unit.Name(usage.unit) == unit:
+        if usage.unit == csi.VolumeUsage.Unit.Value(unit):
             found = usage
     return found

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from apiserver_stub.admission import config as admission
 from apiserver_stub.audit import policy as audit
-from apiserver_stub.authn import jwt_config, token_file
+from apiserver_stub.authn import config_file, jwt_config, token_file
 from apiserver_stub.authz import abac
 from apiserver_stub.authz import config as authorization
 from apiserver_stub.egress import selector as egress
@@ -17,9 +18,10 @@ from apiserver_stub.storage.encryption import config as encryption
 from apiserver_stub.telemetry import tracing
 from nodeagent.base import yamlsafe
 from nodeagent.base.identity import Identity
-from nodeagent.base.release import SelectedRelease
+from nodeagent.base.release import NEWEST, SelectedRelease
 from nodeagent.config import convert, load
 from nodeagent.config.credentials import load_credential_providers
+from nodeagent.config.flags import Flags, parse
 from nodeagent.errors import ConfigError
 from nodeagent.model.pod import Pod
 from nodeagent.model.static_pod import static_pod
@@ -65,9 +67,14 @@ PROVIDERS = (
 def node_configuration(data: bytes) -> None:
     """A valid file can be converted, and is then the same configuration."""
     path = str(written("config.yaml", data))
-    loaded = load.load_file(path, SelectedRelease())
+    loaded = load.load(_flags(path), release=SelectedRelease())
     load.masked(loaded.config)
     convert.convert(path)
+
+
+@cache
+def _flags(path: str) -> Flags:
+    return parse([f"--config={path}"])
 
 
 @target(ConfigError, tokens=PROVIDERS)
@@ -109,11 +116,12 @@ def static_pod_manifest(data: bytes) -> None:
     assert msgspec.convert(to_wire(pod), Pod) == pod
 
 
+ISSUERS = config_file.ConfigRules(release=NEWEST, permits_anonymous=True)
 Load = Callable[[Path], Any]
 SERVER: tuple[tuple[Load, type[Exception]], ...] = (
     (lambda path: admission.load(path, IDENTITY), admission.AdmissionError),
     (lambda path: audit.load_policy(path, IDENTITY), audit.AuditError),
-    (lambda path: jwt_config.load(path, IDENTITY), jwt_config.JwtConfigError),
+    (lambda path: config_file.load(path, IDENTITY, ISSUERS), jwt_config.JwtConfigError),
     (lambda path: authorization.load(path, IDENTITY), authorization.AuthorizationConfigError),
     (lambda path: encryption.load_config(path, IDENTITY), encryption.EncryptionError),
     (lambda path: egress.load(path, IDENTITY), egress.EgressError),

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from urllib.parse import parse_qsl
 
 from multidict import MultiDict
 
+from nodeagent.base.aio import SystemClock
 from nodeagent_plugins.embedded_runtime.helpers.cri_log import CriLog
+from nodeagent_plugins.routes_logs.follow import read_file
 from nodeagent_plugins.routes_logs.lines import LineReader, parse_time
 from nodeagent_plugins.routes_logs.options import read_options
 from nodeagent_plugins.routes_logs.query import InvalidQuery, Unparsable, journal_arguments, read_query
+from nodeagent_plugins.routes_logs.watch import Watches
+from tests.fuzz.connections import drive
 from tests.fuzz.files import written
 from tests.fuzz.target import target
 
@@ -53,6 +58,29 @@ def cri_log_writer(data: bytes) -> None:
     output = data.replace(b"\x00", b"")
     expected = output + (b"\n" if output and not output.endswith(b"\n") else b"")
     assert LineReader().feed(path.read_bytes()) == expected
+
+
+@target(tokens=(b"\n\n\n", b"\r\n"))
+def log_tail(data: bytes) -> None:
+    """The tail of a file are its last lines, whatever they contain."""
+    path = written("tail", data)
+
+    async def tail(count: int | None) -> bytes:
+        pieces = read_file(
+            lambda: os.open(path, os.O_RDONLY), str(path.parent), Watches(), SystemClock(), tail_lines=count
+        )
+        return b"".join([piece async for piece in pieces])
+
+    assert drive(tail(None)) == data
+    for count in (0, 1, 3):
+        found = drive(tail(count))
+        assert data.endswith(found)
+        assert found.count(b"\n") <= count
+        assert b"".join(_lines(data)[-count:] if count else []) == found
+
+
+def _lines(data: bytes) -> list[bytes]:
+    return [line + b"\n" for line in data.split(b"\n")[:-1]] + [data.rpartition(b"\n")[2]] * (not data.endswith(b"\n"))
 
 
 @target(

@@ -75,7 +75,7 @@ assert SHAPE is not None
 
 @target(*ERRORS, tokens=OPERATIONS)
 def json_patch(data: bytes) -> None:
-    """The object is not changed, and the result is JSON; the inverse of a merge patch is found."""
+    """The object is not changed, and the result is JSON."""
     _unchanged(patches.apply_json_patch, objects.decode(data))
 
 
