@@ -326,8 +326,8 @@ class BridgeNetwork:
         for chain in ("pre", "out"):
             lead = "fib daddr type local dnat ip to meta l4proto . th dport map @ports"
             rules.append(f"add rule ip {table} {chain} {lead}")
-        # Packets from pods to loopback addresses, or from such addresses, which route_localnet accepts. Before conntrack
-        # restores the addresses of responses.
+        # Packets from pods to or from loopback addresses, which route_localnet accepts. The priority is that before
+        # conntrack, which restores the addresses of responses.
         rules.append(f"add chain ip {table} raw {{ type filter hook prerouting priority -300; }}")
         rules.append(f"flush chain ip {table} raw")
         for side in ("saddr", "daddr"):
