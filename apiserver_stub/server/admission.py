@@ -15,6 +15,7 @@ from apiserver_stub.admission import AdmissionChain, AdmissionContext, Admission
 from apiserver_stub.admission.claim_status_permission import ClaimStatusPermission
 from apiserver_stub.admission.config import AdmissionError, load
 from apiserver_stub.admission.context import DefaultTolerations
+from apiserver_stub.admission.create_permission import CreatePermission
 from apiserver_stub.admission.device_admin_access import DeviceAdminAccess
 from apiserver_stub.admission.listers import Lister
 from apiserver_stub.admission.plugins.resource_quota import ResourceQuota
@@ -95,6 +96,7 @@ async def build_admission(
     available = discover_plugins().plugins
     classes = [available[name] for name in options.admission_plugins]
     plugins = [
+        CreatePermission(authorize),
         SigningRequestIdentity(options.identity),
         PodCertificateSigning(authorize, options.identity),
         DeviceAdminAccess(lister, options.identity),

@@ -560,3 +560,55 @@ def test_role_of_a_namespace_gives_no_access_to_cluster_scoped_objects(
     assert bob.ok("GET", "/api/v1/namespaces/mine/pods")["items"] == []
     assert bob.call("GET", "/api/v1/nodes")[0] == 403
     assert "deletionTimestamp" not in admin.ok("GET", "/api/v1/namespaces/default")["metadata"]
+
+
+@pytest.mark.parametrize("verbs", [["patch", "update"], ["patch", "update", "create"]])
+def test_patches_and_updates_that_create_require_that_permission(
+    harness: Server, as_: Callable[[str], Api], verbs: list[str]
+) -> None:
+    admin, bob, may_create = harness.api(""), as_("bob"), "create" in verbs
+    rule = {"apiGroups": ["", "coordination.k8s.io"], "resources": ["configmaps", "leases"], "verbs": verbs}
+    role = {"metadata": {"name": f"writer-{len(verbs)}"}, "rules": [rule]}
+    admin.ok("POST", f"{RBAC}/namespaces/kube-public/roles", role)
+    binding = {
+        "metadata": role["metadata"],
+        "roleRef": {"kind": "Role", "name": f"writer-{len(verbs)}"},
+        "subjects": [{"kind": "User", "name": "bob"}],
+    }
+    admin.ok("POST", f"{RBAC}/namespaces/kube-public/rolebindings", binding)
+    maps = "/api/v1/namespaces/kube-public/configmaps"
+    leases = "/apis/coordination.k8s.io/v1/namespaces/kube-public/leases"
+
+    def applied(name: str) -> tuple[int, Any]:
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": str(len(verbs))}}
+        query = "fieldManager=bob&force=true"
+        return bob.call("PATCH", f"{maps}/{name}?{query}", body, content_type="application/apply-patch+yaml")
+
+    code, reply = applied("new")
+    replaced, _ = bob.call("PUT", f"{leases}/new", {"metadata": {"name": "new"}})
+    admin.call("DELETE", f"{maps}/new")
+    admin.call("DELETE", f"{leases}/new")
+    admin.ok("DELETE", f"{RBAC}/namespaces/kube-public/rolebindings/writer-{len(verbs)}")
+
+    assert (code, replaced) == ((201, 201) if may_create else (403, 403)), reply
+    if not may_create:
+        assert reply["message"].startswith('configmaps "new" is forbidden')
+
+
+def test_patch_of_an_existing_object_requires_no_other_permission(harness: Server, as_: Callable[[str], Api]) -> None:
+    admin, bob = harness.api(""), as_("bob")
+    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch"]}
+    admin.ok("POST", f"{RBAC}/namespaces/kube-public/roles", {"metadata": {"name": "patcher"}, "rules": [rule]})
+    binding = {
+        "metadata": {"name": "patcher"},
+        "roleRef": {"kind": "Role", "name": "patcher"},
+        "subjects": [{"kind": "User", "name": "bob"}],
+    }
+    admin.ok("POST", f"{RBAC}/namespaces/kube-public/rolebindings", binding)
+    path = "/api/v1/namespaces/kube-public/configmaps"
+    admin.ok("POST", path, {"metadata": {"name": "existing"}})
+
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "existing"}, "data": {"a": "b"}}
+    bob.ok("PATCH", f"{path}/existing?fieldManager=bob", body, content_type="application/apply-patch+yaml")
+
+    admin.ok("DELETE", f"{RBAC}/namespaces/kube-public/rolebindings/patcher")
