@@ -184,6 +184,20 @@ def test_pod_security_level_of_the_namespace_is_enforced(api: Api) -> None:
     assert "existing pods in namespace" in after["warning"]
 
 
+def test_ephemeral_container_has_the_security_level_of_the_namespace(api: Api) -> None:
+    labels = {"pod-security.kubernetes.io/enforce": "baseline"}
+    api.ok("POST", "/api/v1/namespaces", {"metadata": {"name": "guarded", "labels": labels}})
+    api.ok("POST", pods("guarded"), pod())
+    path, kind = f"{pods('guarded')}/web/ephemeralcontainers", "application/strategic-merge-patch+json"
+    debugger = {"name": "debug", "image": "i", "securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}
+
+    text = rejection(api, "PATCH", path, {"spec": {"ephemeralContainers": [debugger]}}, content_type=kind)
+    api.ok("PATCH", path, {"spec": {"ephemeralContainers": [{"name": "plain", "image": "i"}]}}, content_type=kind)
+    api.ok("DELETE", "/api/v1/namespaces/guarded")
+
+    assert 'violates PodSecurity "baseline:latest": non-default capabilities' in text
+
+
 @pytest.mark.row("admission.Priority")
 def test_priority_class_sets_the_pod_priority(api: Api, namespace: str) -> None:
     classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
@@ -224,7 +238,9 @@ def test_options_set_toleration_seconds_and_allow_privileged(tmp_path: Path) -> 
     stay = ("--default-not-ready-toleration-seconds=7", "--default-unreachable-toleration-seconds=-1")
     server = Server(tmp_path, "--allow-privileged", *stay)
     api = server.api()
-    privileged = pod(containers=[{"name": "c", "image": "i", "securityContext": {"privileged": True}}])
+    privileged = pod(
+        containers=[{"name": "c", "image": "i", "securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}]
+    )
 
     spec = api.ok("POST", pods("default"), privileged)["spec"]
 

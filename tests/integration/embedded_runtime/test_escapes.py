@@ -138,6 +138,26 @@ async def test_link_of_an_image_cannot_redirect_mounts(cri, pods, daemon, tmp_pa
     assert str(victim) not in Path("/proc/self/mounts").read_text()
 
 
+async def test_working_directory_of_an_image_is_created_inside(cri, pods, daemon, tmp_path):
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    archive, buffer = images.OciArchive(), io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        entry = tarfile.TarInfo("door")
+        entry.type, entry.linkname = tarfile.SYMTYPE, str(victim)
+        tar.addfile(entry)
+    layers = [archive.add_layer(images.busybox_layer()), archive.add_layer(buffer.getvalue())]
+    archive.add_image("localhost/shop/door:1", layers, {"Cmd": ["sh"], "WorkingDir": "/door/new"})
+    archive.write(tmp_path / "image.tar")
+    await asyncio.to_thread(load, daemon, tmp_path / "image.tar")
+    sandbox_id = await pods.sandbox()
+
+    with contextlib.suppress(RuntimeFailure):
+        await output(cri, pods, sandbox_id, "touch file", image="localhost/shop/door:1")
+
+    assert list(victim.iterdir()) == []
+
+
 async def test_volume_at_proc_is_rejected(cri, pods, tmp_path):
     (tmp_path / "volume" / "self").mkdir(parents=True)
     sandbox_id = await pods.sandbox()
