@@ -30,7 +30,9 @@ GATES_IN_USE = frozenset(
         "ClearingNominatedNodeNameAfterBinding",
         "ClusterTrustBundle",
         "ClusterTrustBundleProjection",
+        "ComponentFlagz",
         "ComponentSLIs",
+        "ComponentStatusz",
         "ContainerRestartRules",
         "ContainerStopSignals",
         "CrossNamespaceVolumeDataSource",
@@ -160,8 +162,6 @@ INTERNAL_GATES = frozenset(
 """Gates about the internals of kube-apiserver (watch cache, encoding, generated validation) with equal responses."""
 SHARED_GATES = frozenset(
     [
-        "ComponentFlagz",
-        "ComponentStatusz",
         "ContextualLogging",
         "ExtendWebSocketsToNodeAgent",
         "LoggingAlphaOptions",

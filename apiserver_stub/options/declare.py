@@ -9,10 +9,11 @@ from typing import Any
 
 from apiserver_stub.options import values
 
+DURATION = "DURATION"
 _PLACEHOLDERS: dict[Callable[[str], Any], str] = {
     Path: "PATH",
     values.boolean: "true|false",
-    values.duration: "DURATION",
+    values.duration: DURATION,
     values.integer: "NUMBER",
 }
 

@@ -19,6 +19,7 @@ from apiserver_stub.authz import Chain
 from apiserver_stub.controllers.server_identity import server_name
 from apiserver_stub.controllers.storage_versions import StorageVersions
 from apiserver_stub.endpoints import metrics
+from apiserver_stub.endpoints.component_pages import ComponentPages, PageSettings
 from apiserver_stub.endpoints.discovery import Discovery, DiscoverySettings, aggregated_versions
 from apiserver_stub.endpoints.flow_control import FlowControlDumps
 from apiserver_stub.endpoints.health import Health
@@ -32,6 +33,7 @@ from apiserver_stub.kinds import Registry
 from apiserver_stub.lifecycle import Lifecycle
 from apiserver_stub.nodes.agents import NodeAgents
 from apiserver_stub.options import Options
+from apiserver_stub.options.effective import flag_values
 from apiserver_stub.pipeline.aggregation_proxy import AggregationProxy
 from apiserver_stub.pipeline.authorization import Authorization
 from apiserver_stub.pipeline.cors import CorsAndHsts
@@ -136,6 +138,7 @@ async def build_pipeline(
         OpenApi(registry, remotes, options.identity, release, enums=gates.enabled("OpenAPIEnums")),
         Metrics(options.metric_choice(), collectors, health.outcomes if gates.enabled("ComponentSLIs") else None),
     ]
+    endpoints.append(_component_pages(options))
     if options.profiling:
         endpoints.append(Profiling(profiles))
     if flow_control is not None:
@@ -194,3 +197,15 @@ async def build_pipeline(
         sends_retry_after=options.shutdown_send_retry_after,
     )
     return Pipeline(handler, limits, requests)
+
+
+def _component_pages(options: Options) -> ComponentPages:
+    gates, clock = options.gates, SystemClock()
+    settings = PageSettings(
+        options.compatibility_version,
+        options.reported_version,
+        partial(flag_values, options),
+        serves_flags=gates.enabled("ComponentFlagz"),
+        serves_status=gates.enabled("ComponentStatusz"),
+    )
+    return ComponentPages(settings, clock.wall(), clock)

@@ -42,10 +42,18 @@ def page_routes(context: ServerContext, started_at: datetime) -> Sequence[Route]
     """Return the routes whose feature gates are enabled."""
     from aiohttp import web
 
-    from nodeagent_plugins.routes_pages.negotiation import ObjectVersion, negotiate
-    from nodeagent_plugins.routes_pages.pages import AgentRun, flags_object, flags_page, status_object, status_page
+    from nodeagent.base import identity
+    from nodeagent.base.component_pages.negotiation import ObjectVersion, negotiate
+    from nodeagent.base.component_pages.pages import (
+        ComponentRun,
+        flags_object,
+        flags_page,
+        status_object,
+        status_page,
+    )
     from nodeagent_plugins.routes_pages.responses import not_acceptable, object_response
 
+    component = identity.current().component
     versions = tuple(version for version in ObjectVersion if version.since <= context.release.release)
 
     async def flagz(request: web.Request) -> web.Response:
@@ -54,14 +62,22 @@ def page_routes(context: ServerContext, started_at: datetime) -> Sequence[Route]
             return not_acceptable()
         values = context.effective.flag_values()
         if accepted.version is None:
-            return web.Response(text=flags_page(values))
-        return object_response(flags_object(values, accepted.version), accepted, context.release.release)
+            return web.Response(text=flags_page(component, values))
+        return object_response(flags_object(component, values, accepted.version), accepted, context.release.release)
 
     async def statusz(request: web.Request) -> web.Response:
         accepted = negotiate(request.headers.get("Accept", ""), "Statusz", versions)
         if accepted is None:
             return not_acceptable()
-        run = AgentRun(started_at, context.clock.wall(), context.release, _top_paths(request.app))
+        run = ComponentRun(
+            component,
+            started_at,
+            context.clock.wall(),
+            context.release.node_version,
+            context.release.release,
+            str(context.release),
+            _top_paths(request.app),
+        )
         if accepted.version is None:
             return web.Response(text=status_page(run))
         return object_response(status_object(run, accepted.version), accepted, context.release.release)

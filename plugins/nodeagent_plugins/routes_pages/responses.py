@@ -6,24 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-import yaml
 from aiohttp import web
 
+from nodeagent.base.component_pages.negotiation import JSON, MEDIA_TYPES, Representation
+from nodeagent.base.component_pages.pages import deprecation_of, encode_object
 from nodeagent.base.release import Release
-from nodeagent_plugins.routes_pages.negotiation import JSON, MEDIA_TYPES, YAML, ObjectVersion, Representation
 
 
 def object_response(content: Mapping[str, Any], accepted: Representation, release: Release) -> web.Response:
     """Return the response with an API object; a version that *release* deprecates causes a warning."""
-    if accepted.media_type == YAML:
-        body = yaml.safe_dump(content).encode()
-    else:
-        body = msgspec.json.encode(content)
-        body = msgspec.json.format(body, indent=2) if accepted.pretty else body
-    response = web.Response(body=body, content_type=accepted.media_type)
-    if accepted.version is ObjectVersion.V1ALPHA1 and release >= ObjectVersion.V1BETA1.since:
-        endpoint = str(content["kind"]).lower()
-        text = f"This version of the {endpoint} endpoint is deprecated. Please use a newer version."
+    response = web.Response(body=encode_object(content, accepted), content_type=accepted.media_type)
+    if text := deprecation_of(content, accepted, release):
         response.headers["Warning"] = f'299 - "{text}"'
     return response
 

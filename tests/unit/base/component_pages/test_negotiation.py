@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodeagent_plugins.routes_pages.negotiation import JSON, YAML, ObjectVersion, Representation, negotiate
+from nodeagent.base.component_pages.negotiation import JSON, YAML, ObjectVersion, Representation, negotiate
 
 BETA = ObjectVersion.V1BETA1
 ALL = tuple(ObjectVersion)
