@@ -79,8 +79,15 @@ class JobStrategy(Strategy):
         any_values = bool(validate_selector(old["spec"].get("selector"), ""))
         had_labels = {self._labels.uid, self._labels.name} <= (dig(old, _TEMPLATE_LABELS) or {}).keys()
         causes = validate_job(new, options, self._labels, any_values=any_values, prefixed=had_labels)
-        elastic = _is_enabled(self._gates, "ElasticIndexedJob")
-        return causes + validate_job_update(new, old, options, elastic=elastic, any_values=any_values)
+        return causes + validate_job_update(
+            new,
+            old,
+            options,
+            elastic=_is_enabled(self._gates, "ElasticIndexedJob"),
+            any_values=any_values,
+            resources=self._gates.enabled("MutablePodResourcesForSuspendedJobs"),
+            scheduling=self._gates.enabled("MutableSchedulingDirectivesForSuspendedJobs"),
+        )
 
     def canonicalize(self, new: Object) -> None:
         if not new["metadata"].get("labels") and (labels := dig(new, _TEMPLATE_LABELS)):

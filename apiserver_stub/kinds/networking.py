@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from apiserver_stub.apimachinery.objects import Object, dig
@@ -17,7 +18,13 @@ from apiserver_stub.validation.ingresses import (
     validate_ingress_class_update,
     validate_ingress_update,
 )
-from apiserver_stub.validation.services import ServiceRules, balancer_warnings, validate_balancer_status
+from apiserver_stub.validation.services import (
+    ServiceRules,
+    balancer_warnings,
+    service_name_rule,
+    validate_balancer_status,
+)
+from nodeagent.base.names import service_name_problems
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
@@ -31,20 +38,25 @@ class IngressStrategy(Strategy):
 
     counted = ("spec",)
 
-    def __init__(self, identity: Identity, rules: AddressRules = EARLY_RULES) -> None:
-        self._identity, self._rules = identity, rules
+    def __init__(
+        self,
+        identity: Identity,
+        rules: AddressRules = EARLY_RULES,
+        service_names: Callable[[str], list[str]] = service_name_problems,
+    ) -> None:
+        self._identity, self._rules, self._service_names = identity, rules, service_names
 
     def prepare_create(self, new: Object) -> None:
         new["status"] = {"loadBalancer": {}}
 
     def validate(self, new: Object) -> list[Cause]:
-        return validate_ingress(new, self._identity)
+        return validate_ingress(new, self._identity, self._service_names)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
         if subresource:
             path, rules = ("status", "loadBalancer"), ServiceRules(self._rules)
             return validate_balancer_status(dig(new, path) or {}, "status.loadBalancer", rules, dig(old, path))
-        return validate_ingress_update(new, old)
+        return validate_ingress_update(new, old, self._service_names)
 
     def status_warnings(self, new: Object) -> list[str]:
         return balancer_warnings(dig(new, ("status", "loadBalancer")) or {}, "status.loadBalancer", self._rules)
@@ -82,7 +94,9 @@ def resources(settings: KindSettings) -> list[Resource]:
             storage_key="ingress",
             short_names=("ing",),
             strategy=IngressStrategy(
-                settings.identity, AddressRules.of(settings.gates, settings.compatibility_version)
+                settings.identity,
+                AddressRules.of(settings.gates, settings.compatibility_version),
+                service_name_rule(settings.gates),
             ),
             subresources=(Subresource("status"),),
             columns=(

@@ -20,12 +20,12 @@ from apiserver_stub.validation.services import (
     EARLY_SERVICE_RULES,
     ServiceRules,
     balancer_warnings,
+    service_name_rule,
     service_warnings,
     validate_balancer_status,
     validate_service,
     validate_service_update,
 )
-from nodeagent.base.names import service_name_problems
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
@@ -101,7 +101,7 @@ class ServiceStrategy(Strategy):
             return validate_service_update(new, old, self._identity, self._rules)
         path = ("status", "loadBalancer")
         balancer, before = dig(new, path) or {}, dig(old, path)
-        is_balancer = old["spec"]["type"] == "LoadBalancer"
+        is_balancer = old["spec"]["type"] == "LoadBalancer" or self._rules.any_type_has_balancer
         return validate_balancer_status(balancer, "status.loadBalancer", self._rules, before, is_balancer=is_balancer)
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
@@ -163,7 +163,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             storage_key="services/specs",
             create_on_update=True,
             returns_deleted=True,
-            name_problems=service_name_problems,
+            name_problems=service_name_rule(settings.gates),
         ),
         Resource(
             "",

@@ -43,6 +43,7 @@ class VolumeStrategy(Strategy):
     def __init__(self, gates: FeatureGates, identity: Identity) -> None:
         self._identity = identity
         self._has_class = gates.enabled("VolumeAttributesClass")
+        self._moves = gates.enabled("MutablePVNodeAffinity")
         self._has_transition_time = gates.enabled("PersistentVolumeLastPhaseTransitionTime")
 
     def default(self, new: Object) -> None:
@@ -79,7 +80,9 @@ class VolumeStrategy(Strategy):
         if subresource:
             return []
         in_use = self._has_class or dig(old, ("spec", _CLASS)) is not None
-        return validate_volume_update(new, old, self._identity, gate=self._has_class, attributes_class=in_use)
+        return validate_volume_update(
+            new, old, self._identity, gate=self._has_class, attributes_class=in_use, moves=self._moves
+        )
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
         return volume_warnings(new, self._identity)

@@ -33,7 +33,9 @@ def build_custom_kinds(
         ratchets=gates.enabled("CRDValidationRatcheting"),
         convert_by=partial(WebhookConversion, post=webhooks.post, identity=identity),
     )
-    found = CustomKinds(store, registry, resource.storage, declare=declare)
+    found = CustomKinds(
+        store, registry, resource.storage, declare=declare, observes=gates.enabled("CRDObservedGenerationTracking")
+    )
     found.load()
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import (
@@ -32,6 +33,7 @@ _SCOPES = ("Cluster", "Namespace")
 _CONTROLLER_LIMIT_BYTES = 250
 _PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 _path = re.compile(_PATH)
+Problems = Callable[[str], list[str]]
 
 
 def class_annotation(identity: Identity) -> str:
@@ -39,9 +41,14 @@ def class_annotation(identity: Identity) -> str:
     return identity.label("ingress.class")
 
 
-def validate_ingress(ingress: Object, identity: Identity) -> list[Cause]:
-    """Return the errors in a new ingress, metadata aside."""
-    causes = _validate_spec(ingress["spec"], are_secrets_lenient=False, are_wildcards_lenient=False)
+def validate_ingress(
+    ingress: Object, identity: Identity, service_names: Problems = service_name_problems
+) -> list[Cause]:
+    """Return the errors in a new ingress, metadata aside.
+
+    :param service_names: validates the names of services.
+    """
+    causes = _validate_spec(ingress["spec"], service_names, are_secrets_lenient=False, are_wildcards_lenient=False)
     key = class_annotation(identity)
     annotation = (ingress["metadata"].get("annotations") or {}).get(key)
     name = ingress["spec"].get("ingressClassName")
@@ -51,14 +58,18 @@ def validate_ingress(ingress: Object, identity: Identity) -> list[Cause]:
     return causes
 
 
-def validate_ingress_update(ingress: Object, old: Object) -> list[Cause]:
+def validate_ingress_update(
+    ingress: Object, old: Object, service_names: Problems = service_name_problems
+) -> list[Cause]:
     """Return the errors in a changed ingress, metadata aside; what stored objects contain stays valid."""
     before = old["spec"]
     return _validate_spec(
         ingress["spec"],
+        service_names,
         are_secrets_lenient=any(_secret_problems(tls) for tls in before.get("tls") or ()),
         are_wildcards_lenient=any(
-            "*" in (rule.get("host") or "") and _validate_paths(rule, "") for rule in before.get("rules") or ()
+            "*" in (rule.get("host") or "") and _validate_paths(rule, "", service_names)
+            for rule in before.get("rules") or ()
         ),
     )
 
@@ -84,19 +95,21 @@ def validate_ingress_class_update(ingress_class: Object, old: Object) -> list[Ca
     return causes + validate_ingress_class(ingress_class)
 
 
-def _validate_spec(spec: Object, *, are_secrets_lenient: bool, are_wildcards_lenient: bool) -> list[Cause]:
+def _validate_spec(
+    spec: Object, service_names: Problems, *, are_secrets_lenient: bool, are_wildcards_lenient: bool
+) -> list[Cause]:
     rules, backend = spec.get("rules") or [], spec.get("defaultBackend")
     causes: list[Cause] = []
     if not rules and backend is None:
         detail = "either `defaultBackend` or `rules` must be specified"
         causes.append(Cause("FieldValueInvalid", f"Invalid value: []networking.IngressRule(nil): {detail}", "spec"))
     if backend is not None:
-        causes += _validate_backend(backend, "spec.defaultBackend")
+        causes += _validate_backend(backend, "spec.defaultBackend", service_names)
     for index, rule in enumerate(rules):
         field, host = f"spec.rules[{index}]", rule.get("host") or ""
         causes += _validate_host(host, f"{field}.host")
         if "*" not in host or not are_wildcards_lenient:
-            causes += _validate_paths(rule, f"{field}.http.paths")
+            causes += _validate_paths(rule, f"{field}.http.paths", service_names)
     for index, tls in enumerate(spec.get("tls") or ()):
         field = f"spec.tls[{index}]"
         for number, host in enumerate(tls.get("hosts") or ()):
@@ -126,17 +139,17 @@ def _validate_host(host: str, field: str) -> list[Cause]:
     return causes + invalid_each(field, host, _host_problems(host))
 
 
-def _validate_paths(rule: Object, field: str) -> list[Cause]:
+def _validate_paths(rule: Object, field: str, service_names: Problems) -> list[Cause]:
     if (http := rule.get("http")) is None:
         return []
     paths = http.get("paths") or []
     causes = [] if paths else [required(field)]
     for index, path in enumerate(paths):
-        causes += _validate_path(path, f"{field}[{index}]")
+        causes += _validate_path(path, f"{field}[{index}]", service_names)
     return causes
 
 
-def _validate_path(path: Object, field: str) -> list[Cause]:
+def _validate_path(path: Object, field: str, service_names: Problems) -> list[Cause]:
     kind, text = path.get("pathType"), path.get("path") or ""
     if kind is None:
         return [required(f"{field}.pathType", "pathType must be specified")]
@@ -150,10 +163,10 @@ def _validate_path(path: Object, field: str) -> list[Cause]:
     causes = invalid_each(f"{field}.path", text, problems)
     if kind not in _PATH_TYPES:
         causes.append(not_supported(f"{field}.pathType", kind, _PATH_TYPES))
-    return causes + _validate_backend(path.get("backend") or {}, f"{field}.backend")
+    return causes + _validate_backend(path.get("backend") or {}, f"{field}.backend", service_names)
 
 
-def _validate_backend(backend: Object, field: str) -> list[Cause]:
+def _validate_backend(backend: Object, field: str, service_names: Problems) -> list[Cause]:
     resource, service = backend.get("resource"), backend.get("service")
     if resource is not None and service is not None:
         return [invalid_value(field, "", "cannot set both resource and service backends")]
@@ -162,7 +175,7 @@ def _validate_backend(backend: Object, field: str) -> list[Cause]:
     if service is None:
         return [invalid_value(field, "", "resource or service backend is required")]
     name, path = service.get("name") or "", f"{field}.service"
-    causes = invalid_each(f"{path}.name", name, service_name_problems(name)) if name else [required(f"{path}.name")]
+    causes = invalid_each(f"{path}.name", name, service_names(name)) if name else [required(f"{path}.name")]
     port = service.get("port") or {}
     port_name, number = port.get("name") or "", port.get("number") or 0
     if port_name and number:

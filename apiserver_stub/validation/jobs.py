@@ -77,12 +77,21 @@ def validate_job(
 
 
 def validate_job_update(
-    new: Object, old: Object, options: PodOptions, *, elastic: bool, any_values: bool = False
+    new: Object,
+    old: Object,
+    options: PodOptions,
+    *,
+    elastic: bool,
+    any_values: bool = False,
+    resources: bool = False,
+    scheduling: bool = False,
 ) -> list[Cause]:
     """Return the errors in the change of a Job, including those of its new specification, which upstream repeats.
 
     :param elastic: the completions of indexed Jobs may change together with the parallelism.
     :param any_values: do not validate the values of the selector.
+    :param resources: the resources of the pods of a suspended Job may change.
+    :param scheduling: the scheduling directives of a suspended Job may change also after it was started.
     """
     spec, before = new["spec"], old["spec"]
     completions = spec.get("completions")
@@ -94,8 +103,13 @@ def validate_job_update(
         causes.append(invalid_value("spec.completions", completions, detail))
     causes += validate_immutable(new, old, "selector")
     template, template_before = spec.get("template") or {}, before.get("template") or {}
-    if before.get("suspend") and not (old.get("status") or {}).get("startTime"):
+    status, suspended = old.get("status") or {}, before.get("suspend")
+    started = bool(status.get("startTime"))
+    stopped = suspended and not status.get("active") and (not started or _is_suspended(status))
+    if (suspended and not started) or (stopped and scheduling):
         template_before = _with_scheduling_of(template, template_before)
+    if stopped and resources:
+        template_before = _with_resources_of(template, template_before)
     if template != template_before:
         causes.append(invalid_value("spec.template", template, "field is immutable"))
     for name in ("completionMode", "podFailurePolicy", "backoffLimitPerIndex"):
@@ -226,6 +240,22 @@ def _with_scheduling_of(template: Object, before: Object) -> Object:
     for name in ("annotations", "labels"):
         _put(metadata, name, given_metadata.get(name))
     return result
+
+
+def _with_resources_of(template: Object, before: Object) -> Object:
+    """Return *before* with the resources of the containers of *template*."""
+    result: Object = copy.deepcopy(before)
+    for kind in ("initContainers", "containers"):
+        given = {item.get("name"): item for item in (template.get("spec") or {}).get(kind) or ()}
+        for container in (result.get("spec") or {}).get(kind) or ():
+            if (source := given.get(container.get("name"))) is not None:
+                _put(container, "resources", source.get("resources"))
+    return result
+
+
+def _is_suspended(status: Object) -> bool:
+    conditions = status.get("conditions") or ()
+    return any((item.get("type"), item.get("status")) == ("Suspended", "True") for item in conditions)
 
 
 def _put(obj: Object, name: str, value: Any) -> None:

@@ -65,11 +65,12 @@ def validate_volume(new: Object, identity: Identity, *, attributes_class: bool =
 
 
 def validate_volume_update(
-    new: Object, old: Object, identity: Identity, *, gate: bool, attributes_class: bool
+    new: Object, old: Object, identity: Identity, *, gate: bool, attributes_class: bool, moves: bool = False
 ) -> list[Cause]:
     """Return the errors in the change of a volume.
 
     :param gate: the class of a volume may change (spec: gate.VolumeAttributesClass).
+    :param moves: the node affinity of a volume may change (spec: gate.MutablePVNodeAffinity).
     """
     spec, before = new["spec"], old.get("spec") or {}
     name = new["metadata"].get("name") or ""
@@ -82,7 +83,7 @@ def validate_volume_update(
     if spec.get("volumeMode") != before.get("volumeMode"):
         causes.append(invalid_value("volumeMode", spec.get("volumeMode"), "field is immutable"))
     affinity = before.get("nodeAffinity")
-    if affinity is not None and not _is_same_affinity(spec.get("nodeAffinity"), affinity, identity):
+    if not moves and affinity is not None and not _is_same_affinity(spec.get("nodeAffinity"), affinity, identity):
         detail = "field is immutable, except for updating from beta label to GA"
         causes.append(invalid_value("nodeAffinity", spec.get("nodeAffinity"), detail))
     return causes + validate_attributes_class_update(spec, before, gate=gate, attributes_class=attributes_class)

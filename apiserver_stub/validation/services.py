@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery.objects import Object
@@ -31,7 +31,7 @@ from apiserver_stub.validation.container_ports import (
 )
 from apiserver_stub.validation.labels import validate_labels
 from nodeagent.base.identity import Identity
-from nodeagent.base.names import label_problems, qualified_name_problems, subdomain_problems
+from nodeagent.base.names import label_problems, qualified_name_problems, service_name_problems, subdomain_problems
 from nodeagent.base.release import Release
 from nodeagent.base.structs import Struct
 
@@ -64,6 +64,8 @@ class ServiceRules(Struct, frozen=True):
     """Load balancers report how they deliver packets (spec: gate.LoadBalancerIPMode)."""
     distributions: Sequence[str] = ()
     """Values of ``trafficDistribution``."""
+    any_type_has_balancer: bool = False
+    """Services of all types may have the status of a load balancer (spec: gate.AllowServiceLBStatusOnNonLB)."""
 
     @classmethod
     def of(cls, gates: FeatureGates, release: Release) -> ServiceRules:
@@ -77,7 +79,13 @@ class ServiceRules(Struct, frozen=True):
             AddressRules.of(gates, release),
             gates.enabled("LoadBalancerIPMode"),
             near if gates.enabled("ServiceTrafficDistribution") else (),
+            gates.enabled("AllowServiceLBStatusOnNonLB"),
         )
+
+
+def service_name_rule(gates: FeatureGates) -> Callable[[str], list[str]]:
+    """Return the rule for names of services (spec: gate.RelaxedServiceNameValidation)."""
+    return label_problems if gates.enabled("RelaxedServiceNameValidation") else service_name_problems
 
 
 EARLY_SERVICE_RULES = ServiceRules()
