@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from apiserver_stub.apimachinery.objects import Object, decode, dig, key_of
 from apiserver_stub.apimachinery.status import bad_request, not_found
 from apiserver_stub.nodes.addressing import is_port, only_global, split_name
@@ -26,19 +28,20 @@ async def log(stream: Stream) -> Rendered | None:
     return await relay_text(stream, await stream.agents.endpoint_of(node, kind="pods", verify=verify), target)
 
 
-async def exec_(stream: Stream, *, translates: bool = False) -> Rendered | None:
+async def exec_(stream: Stream, *, translations: Counter[int] | None = None) -> Rendered | None:
     """Connect the client to a command in a container.
 
-    :param translates: translate WebSockets with the subprotocol ``v5.channel.k8s.io`` to SPDY.
+    :param translations: counts WebSockets with the subprotocol ``v5.channel.k8s.io``, which are translated to SPDY;
+        ``None`` if they are not.
     """
     pod = _pod(stream, stream.info.name)
-    return await _to_agent(stream, pod, stream_target("exec", pod, stream.query), translates=translates)
+    return await _to_agent(stream, pod, stream_target("exec", pod, stream.query), translations=translations)
 
 
-async def attach(stream: Stream, *, translates: bool = False) -> Rendered | None:
+async def attach(stream: Stream, *, translations: Counter[int] | None = None) -> Rendered | None:
     """Connect the client to the main process of a container; see :func:`exec_`."""
     pod = _pod(stream, stream.info.name)
-    return await _to_agent(stream, pod, stream_target("attach", pod, stream.query), translates=translates)
+    return await _to_agent(stream, pod, stream_target("attach", pod, stream.query), translations=translations)
 
 
 async def port_forward(stream: Stream) -> Rendered | None:
@@ -61,16 +64,18 @@ async def proxy_pod(stream: Stream) -> Rendered | None:
     return await proxy(stream, Endpoint(host, number, stream.agents.plain_tls if encrypted else None))
 
 
-async def _to_agent(stream: Stream, pod: Object, target: str, *, translates: bool = False) -> Rendered | None:
+async def _to_agent(
+    stream: Stream, pod: Object, target: str, *, translations: Counter[int] | None = None
+) -> Rendered | None:
     node = dig(pod, ("spec", "nodeName"))
     if not node:
         raise bad_request(f"pod {stream.info.name} does not have a host assigned")
     endpoint = await stream.agents.endpoint_of(node, kind="pods")
-    if translates and is_websocket(stream.http):
+    if translations is not None and is_websocket(stream.http):
         from apiserver_stub.nodes.translation import requests_stream_close, translate  # Deferred: off by default.
 
         if requests_stream_close(stream.http):
-            return await translate(stream, endpoint, target)
+            return await translate(stream, endpoint, target, translations)
     return await upgrade(stream, endpoint, target)
 
 

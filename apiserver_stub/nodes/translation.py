@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
@@ -33,13 +34,16 @@ def requests_stream_close(http: HttpRequest) -> bool:
     return websocket.is_websocket(http) and STREAM_CLOSE in sub_protocols(http.headers)
 
 
-async def translate(stream: Stream, endpoint: Endpoint, target: str) -> Rendered | None:
+async def translate(stream: Stream, endpoint: Endpoint, target: str, translations: Counter[int]) -> Rendered | None:
     """Accept the WebSocket and copy its channels to and from the streams of *target* until either side closes.
 
     Errors of the agent are sent on the error channel, since the client expects them there. The response is 400 for an
     invalid handshake.
+
+    :param translations: counts the request by its code, which is 500 if the agent fails.
     """
     if (rejection := invalid_handshake(stream)) is not None:
+        translations[rejection.code] += 1
         return rejection
     names = ("stdin", "stdout", "stderr", "tty")
     stdin, stdout, stderr, tty = (stream.query.flag(name) for name in names)
@@ -49,6 +53,7 @@ async def translate(stream: Stream, endpoint: Endpoint, target: str) -> Rendered
     session = TranslatedSession(_Client(socket), Streams(stdin, stdout, stderr and not tty, tty), _PEER)
     with contextlib.suppress(ConnectionError):  # The client has disconnected.
         await session.run(lambda: _connect(stream, endpoint, target))
+    translations[500 if session.outcome.failed else 200] += 1
     await socket.close()
     return None
 

@@ -55,6 +55,8 @@ class RequestMetrics:
         self._long: Counter[Labels] = Counter()
         self._terminated: Counter[Labels] = Counter()
         self._aborted: Counter[Labels] = Counter()
+        self.translations: Counter[int] = Counter()
+        """Streams of commands that were translated, by code."""
         self.authenticated = 0
         self.allowed, self.denied, self.no_opinion, self.undecided = 0, 0, 0, 0
 
@@ -162,6 +164,13 @@ class RequestMetrics:
             "Number of requests which the server ended in self-defense.",
             ("verb", *_WHAT, "code"),
             self._terminated.items(),
+        )
+        page.counter(
+            "apiserver_stream_translator_requests_total",
+            "Total number of requests that were handled by the StreamTranslatorProxy, which processes streaming "
+            "RemoteCommand/V5",
+            ("code",),
+            counts_of({str(code): count for code, count in self.translations.items()}),
         )
         page.counter(
             "apiserver_request_aborts_total",

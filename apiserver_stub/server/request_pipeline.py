@@ -152,6 +152,7 @@ async def build_pipeline(
         authorizer=authorizer,
         tokens=tokens,
         component_checks=component_checks(options, context.store, SystemClock(), storage_checks["etcd"]),
+        translations=requests.translations,
     )
     check = None if storage_versions is None else storage_versions.check
     dispatcher = Dispatcher(context, handlers, endpoints, fill_namespace, check)

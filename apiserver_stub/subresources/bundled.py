@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
@@ -47,10 +48,12 @@ def bundled_handlers(
     authorizer: Chain,
     tokens: ServiceAccountTokens,
     component_checks: Callable[[], Mapping[str, Check]],
+    translations: Counter[int],
 ) -> Handlers:
     """Return the handlers of the bundled kinds.
 
     :param component_checks: return the checks of ComponentStatuses by name.
+    :param translations: counts translated streams by code.
     """
     bindings = Bindings(context, BindingRules.of(gates))
     reviews = Reviews(context, authenticator, authorizer)
@@ -76,7 +79,7 @@ def bundled_handlers(
     streams = _STREAMS
     if gates.enabled("TranslateStreamCloseWebsocketRequests"):
         streams = streams | {
-            ("", "pods", "attach"): partial(pods.attach, translates=True),
-            ("", "pods", "exec"): partial(pods.exec_, translates=True),
+            ("", "pods", "attach"): partial(pods.attach, translations=translations),
+            ("", "pods", "exec"): partial(pods.exec_, translations=translations),
         }
     return Handlers(actions, readers, Scales(context).handle, streams)

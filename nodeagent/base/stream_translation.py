@@ -36,6 +36,14 @@ class Streams(Struct, frozen=True):
     tty: bool
 
 
+class Outcome(Struct, frozen=True):
+    """Status of a command for the client (JSON)."""
+
+    status: bytes = b""
+    failed: bool = False
+    """``True`` if the translation or the endpoint failed, rather than the command."""
+
+
 class Client(Protocol):
     """The WebSocket of the client."""
 
@@ -57,7 +65,7 @@ class TranslatedSession:
 
     def __init__(self, client: Client, streams: Streams, peer: str) -> None:
         self._client, self._streams, self._peer = client, streams, peer
-        self._status = b""
+        self.outcome = Outcome()
         self._completed = False
         self.sent_bytes = 0
 
@@ -72,23 +80,27 @@ class TranslatedSession:
         try:
             connection = await connect()
         except UpgradeFailed as error:
-            await self._send(ERROR, _internal_error(str(error)))
+            await self._fail(str(error))
             return
         try:
             if connection.protocol != PROTOCOL:
-                await self._send(ERROR, _internal_error(f"{self._peer} does not support {PROTOCOL}"))
+                await self._fail(f"{self._peer} does not support {PROTOCOL}")
                 return
             spdy = SpdyStreams(connection)
             numbers = {channel: await spdy.open({"streamtype": _NAMES[channel]}) for channel in self._channels()}
             await run_until_first(self._to_endpoint(spdy, numbers), self._to_client(spdy, numbers))
         except Disconnected:
-            self._completed, self._status = True, self._disconnected()
+            self._completed, self.outcome = True, self._disconnected()
         except SpdyError as error:
-            self._completed, self._status = True, _internal_error(f"{self._peer} sent invalid SPDY data: {error}")
+            self._completed, self.outcome = True, _internal_error(f"{self._peer} sent invalid SPDY data: {error}")
         finally:
             connection.close()
         if self._completed:
-            await self._send(ERROR, self._status)
+            await self._send(ERROR, self.outcome.status)
+
+    async def _fail(self, text: str) -> None:
+        self.outcome = _internal_error(text)
+        await self._send(ERROR, self.outcome.status)
 
     def _channels(self) -> list[int]:
         """Return the channels in the order in which the endpoint's clients open them."""
@@ -137,11 +149,11 @@ class TranslatedSession:
                     break
         self._completed = True
         if ERROR in open_channels and not status:
-            self._status = self._disconnected()
+            self.outcome = self._disconnected()
         else:
-            self._status = _client_status(status)
+            self.outcome = _client_outcome(status)
 
-    def _disconnected(self) -> bytes:
+    def _disconnected(self) -> Outcome:
         return _internal_error(f"{self._peer} closed the connection before the command had exited")
 
 
@@ -158,25 +170,25 @@ async def run_until_first(*works: Coroutine[Any, Any, None]) -> None:
         task.result()
 
 
-def _client_status(text: bytes) -> bytes:
-    """Return the status for the client, with the texts of upstream; an empty status is a success."""
+def _client_outcome(text: bytes) -> Outcome:
+    """Return the outcome for the client, with the texts of upstream; an empty status is a success."""
     if not text:
-        return _encode({"status": "Success"})
+        return Outcome(_encode({"status": "Success"}))
     try:
         status = msgspec.json.decode(text, type=dict[str, Any])
     except (ValueError, RecursionError):
         return _internal_error(f"error stream protocol error: {text.decode(errors='replace')!r}")
     if status.get("status") == "Success":
-        return _encode({"status": "Success"})
+        return Outcome(_encode({"status": "Success"}))
     message = str(status.get("message", ""))
     if status.get("reason") != "NonZeroExitCode":
         return _internal_error(message or "unknown error")
     status["message"] = f"command terminated with non-zero exit code: {message}"
-    return _encode(status)
+    return Outcome(_encode(status))
 
 
-def _internal_error(text: str) -> bytes:
-    return _encode(
+def _internal_error(text: str) -> Outcome:
+    status = _encode(
         {
             "status": "Failure",
             "message": f"Internal error occurred: {text}",
@@ -185,6 +197,7 @@ def _internal_error(text: str) -> bytes:
             "code": 500,
         }
     )
+    return Outcome(status, failed=True)
 
 
 def _encode(status: dict[str, Any]) -> bytes:

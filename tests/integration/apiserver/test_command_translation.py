@@ -78,7 +78,9 @@ async def test_client_closes_its_input_and_receives_the_exit_code(pki: Pki, tmp_
         async with command(client, "exec", V4, V5, **CAT) as stream:
             first = await stream.receive()
             received = await converse(stream, b"\0hello", b"\0" + b"x" * 3_000_000, b"\xff\0")
+        page = (await client("GET", "/metrics"))[2].decode()
 
+    assert 'apiserver_stream_translator_requests_total{code="200"} 1\n' in page
     assert stream.protocol == V5
     assert first.data == b"\1"
     assert received[1] == b"hello" + b"x" * 3_000_000
@@ -128,6 +130,9 @@ async def test_failure_of_the_agent_is_the_status(pki: Pki, tmp_path: Path) -> N
         async with command(client, "exec", V5, **CAT) as stream:
             unreachable = await converse(stream)
 
+        page = (await client("GET", "/metrics"))[2].decode()
+
+    assert 'apiserver_stream_translator_requests_total{code="500"} 2\n' in page
     assert json.loads(missing[3])["message"] == "Internal error occurred: no such command"
     assert json.loads(unreachable[3])["message"].startswith("Internal error occurred: error dialing backend: dial tcp")
 
