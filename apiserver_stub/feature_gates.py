@@ -54,6 +54,7 @@ GATES_IN_USE = frozenset(
         "DynamicResourceAllocation",
         "ElasticIndexedJob",
         "EnvFiles",
+        "ExtendWebSocketsToNodeAgent",
         "GenericWorkload",
         "HPAConfigurableTolerance",
         "HPAContainerMetrics",
@@ -97,6 +98,7 @@ GATES_IN_USE = frozenset(
         "PodObservedGenerationTracking",
         "PodSchedulingReadiness",
         "PodTopologyLabelsAdmission",
+        "PortForwardWebsockets",
         "PreferSameTrafficDistribution",
         "ProcMountType",
         "RecoverVolumeExpansionFailure",
@@ -169,11 +171,9 @@ INTERNAL_GATES = frozenset(
 SHARED_GATES = frozenset(
     [
         "ContextualLogging",
-        "ExtendWebSocketsToNodeAgent",
         "LoggingAlphaOptions",
         "LoggingBetaOptions",
         "PodLogsQuerySplitStreams",
-        "PortForwardWebsockets",
     ]
 )
 """Gates of the agent that also apply to kube-apiserver, and that this server does not read."""

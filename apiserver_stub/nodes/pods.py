@@ -15,6 +15,24 @@ from apiserver_stub.nodes.targets import forward_target, log_target, stream_targ
 from apiserver_stub.nodes.upgrade import upgrade
 from apiserver_stub.transport.rendered import Rendered
 from apiserver_stub.transport.websocket import is_websocket
+from nodeagent.base.structs import Struct
+
+_DECLARED = "ExtendWebSocketsToKubelet"
+
+
+class WebSocketRules(Struct, frozen=True):
+    """WebSockets that this server translates to SPDY, by feature gates."""
+
+    translations: Counter[int] | None = None
+    """Counts commands with the subprotocol ``v5.channel.k8s.io``, which are translated; ``None`` if they are not."""
+    tunnels_ports: bool = False
+    """``True`` if WebSockets can carry the SPDY connection of a port-forward."""
+    extends_to_agents: bool = False
+    """``True`` if node agents that declare it receive the WebSockets unchanged."""
+
+    def passes_to(self, node: Object) -> bool:
+        """Return whether the agent of *node* translates WebSockets itself (spec: gate.ExtendWebSocketsToNodeAgent)."""
+        return self.extends_to_agents and _DECLARED in (dig(node, ("status", "declaredFeatures")) or ())
 
 
 async def log(stream: Stream) -> Rendered | None:
@@ -28,26 +46,32 @@ async def log(stream: Stream) -> Rendered | None:
     return await relay_text(stream, await stream.agents.endpoint_of(node, kind="pods", verify=verify), target)
 
 
-async def exec_(stream: Stream, *, translations: Counter[int] | None = None) -> Rendered | None:
+async def exec_(stream: Stream, *, rules: WebSocketRules) -> Rendered | None:
     """Connect the client to a command in a container.
 
-    :param translations: counts WebSockets with the subprotocol ``v5.channel.k8s.io``, which are translated to SPDY;
-        ``None`` if they are not.
+    :param rules: WebSockets that are translated to SPDY.
     """
     pod = _pod(stream, stream.info.name)
-    return await _to_agent(stream, pod, stream_target("exec", pod, stream.query), translations=translations)
+    return await _run_command(stream, pod, stream_target("exec", pod, stream.query), rules)
 
 
-async def attach(stream: Stream, *, translations: Counter[int] | None = None) -> Rendered | None:
+async def attach(stream: Stream, *, rules: WebSocketRules) -> Rendered | None:
     """Connect the client to the main process of a container; see :func:`exec_`."""
     pod = _pod(stream, stream.info.name)
-    return await _to_agent(stream, pod, stream_target("attach", pod, stream.query), translations=translations)
+    return await _run_command(stream, pod, stream_target("attach", pod, stream.query), rules)
 
 
-async def port_forward(stream: Stream) -> Rendered | None:
-    """Connect the client to ports of a pod."""
+async def port_forward(stream: Stream, *, rules: WebSocketRules) -> Rendered | None:
+    """Connect the client to ports of a pod; see :func:`exec_`."""
     pod = _pod(stream, stream.info.name)
-    return await _to_agent(stream, pod, forward_target(pod, stream.query))
+    target = forward_target(pod, stream.query)
+    endpoint, node = await _agent_of(stream, pod)
+    if rules.tunnels_ports and is_websocket(stream.http) and not rules.passes_to(node):
+        from apiserver_stub.nodes.port_tunnel import requests_tunnel, tunnel  # Deferred: off by default.
+
+        if requests_tunnel(stream.http):
+            return await tunnel(stream, endpoint, target)
+    return await upgrade(stream, endpoint, target)
 
 
 async def proxy_pod(stream: Stream) -> Rendered | None:
@@ -64,19 +88,22 @@ async def proxy_pod(stream: Stream) -> Rendered | None:
     return await proxy(stream, Endpoint(host, number, stream.agents.plain_tls if encrypted else None))
 
 
-async def _to_agent(
-    stream: Stream, pod: Object, target: str, *, translations: Counter[int] | None = None
-) -> Rendered | None:
-    node = dig(pod, ("spec", "nodeName"))
-    if not node:
-        raise bad_request(f"pod {stream.info.name} does not have a host assigned")
-    endpoint = await stream.agents.endpoint_of(node, kind="pods")
-    if translations is not None and is_websocket(stream.http):
+async def _run_command(stream: Stream, pod: Object, target: str, rules: WebSocketRules) -> Rendered | None:
+    endpoint, node = await _agent_of(stream, pod)
+    if rules.translations is not None and is_websocket(stream.http) and not rules.passes_to(node):
         from apiserver_stub.nodes.translation import requests_stream_close, translate  # Deferred: off by default.
 
         if requests_stream_close(stream.http):
-            return await translate(stream, endpoint, target, translations)
+            return await translate(stream, endpoint, target, rules.translations)
     return await upgrade(stream, endpoint, target)
+
+
+async def _agent_of(stream: Stream, pod: Object) -> tuple[Endpoint, Object]:
+    """Return the endpoint of the agent of *pod*, and its node."""
+    node = dig(pod, ("spec", "nodeName"))
+    if not node:
+        raise bad_request(f"pod {stream.info.name} does not have a host assigned")
+    return await stream.agents.endpoint_of(node, kind="pods"), stream.agents.node(node, "pods")
 
 
 def _pod(stream: Stream, name: str) -> Object:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from apiserver_stub.transport.http import HttpRequest
     from apiserver_stub.transport.rendered import Rendered
 
-_PEER = "the node agent"
+PEER = "the node agent"
 
 
 def requests_stream_close(http: HttpRequest) -> bool:
@@ -50,9 +50,9 @@ async def translate(stream: Stream, endpoint: Endpoint, target: str, translation
     await stream.begin(101)
     socket = MessageSocket()
     websocket.upgrade(stream.http, socket, STREAM_CLOSE)
-    session = TranslatedSession(_Client(socket), Streams(stdin, stdout, stderr and not tty, tty), _PEER)
+    session = TranslatedSession(_Client(socket), Streams(stdin, stdout, stderr and not tty, tty), PEER)
     with contextlib.suppress(ConnectionError):  # The client has disconnected.
-        await session.run(lambda: _connect(stream, endpoint, target))
+        await session.run(lambda: connect_spdy(stream, endpoint, target, PROTOCOL))
     translations[500 if session.outcome.failed else 200] += 1
     await socket.close()
     return None
@@ -79,18 +79,18 @@ class _ReaderProtocol(asyncio.StreamReaderProtocol):
         self.transport = transport  # type: ignore[assignment]  # Those of uvloop are not subclasses.
 
 
-async def _connect(stream: Stream, endpoint: Endpoint, target: str) -> SpdyConnection:
-    """Return a SPDY connection to *target*.
+async def connect_spdy(stream: Stream, endpoint: Endpoint, target: str, protocol: str) -> SpdyConnection:
+    """Return a SPDY connection to *target* that offers the subprotocol *protocol*.
 
     :raises UpgradeFailed: the agent is unreachable or rejects the upgrade.
     """
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(loop=loop)
     try:
-        protocol = await stream.agents.connect(lambda: _ReaderProtocol(reader, loop=loop), endpoint)
+        connected = await stream.agents.connect(lambda: _ReaderProtocol(reader, loop=loop), endpoint)
     except Unreachable as error:
         raise UpgradeFailed(500, DialFailed(error.why).message) from error
-    writer = asyncio.StreamWriter(protocol.transport, protocol, reader, loop)
+    writer = asyncio.StreamWriter(connected.transport, connected, reader, loop)
     fields = {"Host": endpoint.authority, **tracing.outgoing()}
     head = [f"POST {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())]
-    return await upgrade(reader, writer, head, (PROTOCOL,), _PEER)
+    return await upgrade(reader, writer, head, (protocol,), PEER)

@@ -30,10 +30,7 @@ if TYPE_CHECKING:
 _STREAMS: dict[Key, StreamHandler] = {
     ("", "nodes", "proxy"): proxy.proxy_node,
     ("", "services", "proxy"): proxy.proxy_service,
-    ("", "pods", "attach"): pods.attach,
-    ("", "pods", "exec"): pods.exec_,
     ("", "pods", "log"): pods.log,
-    ("", "pods", "portforward"): pods.port_forward,
     ("", "pods", "proxy"): pods.proxy_pod,
 }
 
@@ -76,10 +73,14 @@ def bundled_handlers(
         (authorization, "localsubjectaccessreviews", ""): reviews.review_access,
     }
     readers: dict[tuple[str, str], Action] = {("", "componentstatuses"): ComponentStatuses(component_checks).read}
-    streams = _STREAMS
-    if gates.enabled("TranslateStreamCloseWebsocketRequests"):
-        streams = streams | {
-            ("", "pods", "attach"): partial(pods.attach, translations=translations),
-            ("", "pods", "exec"): partial(pods.exec_, translations=translations),
-        }
+    rules = pods.WebSocketRules(
+        translations if gates.enabled("TranslateStreamCloseWebsocketRequests") else None,
+        gates.enabled("PortForwardWebsockets"),
+        gates.enabled("ExtendWebSocketsToNodeAgent"),
+    )
+    streams = _STREAMS | {
+        ("", "pods", "attach"): partial(pods.attach, rules=rules),
+        ("", "pods", "exec"): partial(pods.exec_, rules=rules),
+        ("", "pods", "portforward"): partial(pods.port_forward, rules=rules),
+    }
     return Handlers(actions, readers, Scales(context).handle, streams)

@@ -16,6 +16,7 @@ import aiohttp
 import pytest
 
 from nodeagent.base.release import Release
+from nodeagent.base.spdy import Kind, Reader, Writer
 from tests.integration.kubectl import KUBECTLS, kubectl_of
 from tests.integration.programs import free_port
 from tests.integration.server.conftest import Pki, pki
@@ -34,19 +35,27 @@ RELEASE = Release(1, 29)
 
 
 @asynccontextmanager
-async def cluster(pki: Pki, tmp_path: Path, *, translates: bool) -> AsyncIterator[tuple[Client, SpdyRuntime]]:
-    """Yield a client of an API server with one node and one pod, and the runtime of the node."""
+async def cluster(
+    pki: Pki, tmp_path: Path, *, translates: bool = True, release: Release = RELEASE, features: tuple[str, ...] = ()
+) -> AsyncIterator[tuple[Client, SpdyRuntime]]:
+    """Yield a client of an API server with one node and one pod, and the runtime of the node.
+
+    :param features: features that the node declares.
+    """
     pki.client("admin")
     options = (
         f"--nodeagent-client-certificate={pki.directory / 'admin.crt'}",
         f"--nodeagent-client-key={pki.directory / 'admin.key'}",
         f"--feature-gates=TranslateStreamCloseWebsocketRequests={str(translates).lower()}",
+        f"--compatibility-version={release}",
     )
     async with (
-        node_of(pki, tmp_path, release=RELEASE) as (agent, runtime),
+        node_of(pki, tmp_path, release=release if features else RELEASE) as (agent, runtime),
         serving(tmp_path / "server", *options) as client,
     ):
-        await create(client, "/api/v1/nodes", node(agent.server.port))
+        found = node(agent.server.port)
+        found["status"]["declaredFeatures"] = list(features)
+        await create(client, "/api/v1/nodes", found)
         spec = {"nodeName": "n", "containers": [{"name": "main", "image": "i"}]}
         await create(client, "/api/v1/namespaces/default/pods", {"metadata": {"name": "web"}, "spec": spec})
         yield client, runtime
@@ -179,3 +188,61 @@ async def test_kubectl_uses_websockets(pki: Pki, tmp_path: Path, version: str) -
     assert process.returncode == 7, errors
     assert (b"websocket.go" in errors) == (minor >= 29)
     assert b"fallback" not in errors
+
+
+NEWEST, TUNNEL = Release(1, 36), "SPDY/3.1+portforward.k8s.io"
+
+
+@pytest.mark.parametrize(("features", "count"), [((), 1), (("ExtendWebSocketsToKubelet",), 0)])
+async def test_agents_that_declare_it_receive_websockets_unchanged(
+    pki: Pki, tmp_path: Path, features: tuple[str, ...], count: int
+) -> None:
+    async with cluster(pki, tmp_path, release=NEWEST, features=features) as (client, _):
+        async with command(client, "exec", V5, **CAT) as stream:
+            received = await converse(stream, b"\0hello", b"\xff\0")
+        page = (await client("GET", "/metrics"))[2].decode()
+
+    assert received[1] == b"hello"
+    assert json.loads(received[3])["status"] == "Success"
+    assert page.count('apiserver_stream_translator_requests_total{code="200"} 1\n') == count
+
+
+@pytest.mark.parametrize("features", [(), ("ExtendWebSocketsToKubelet",)])
+async def test_port_is_forwarded_through_a_websocket(pki: Pki, tmp_path: Path, features: tuple[str, ...]) -> None:
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"got " + await reader.readexactly(5))
+        writer.close()
+
+    async with cluster(pki, tmp_path, release=NEWEST, features=features) as (client, runtime):
+        server = await asyncio.start_server(echo, "127.0.0.1", 0)
+        runtime.port = server.sockets[0].getsockname()[1]
+        async with server, command(client, "portforward", TUNNEL) as stream:
+            received = await forward(stream, b"hello", 9)
+
+    assert stream.protocol == TUNNEL
+    assert received == b"got hello"
+
+
+async def forward(stream: aiohttp.ClientWebSocketResponse, data: bytes, size: int) -> bytes:
+    """Send *data* to port 80 through the SPDY connection in *stream*, and return *size* bytes of the response."""
+    spdy, frames, received = Writer(), Reader(), b""
+    headers = {"port": "80", "requestid": "0"}
+    await stream.send_bytes(spdy.syn_stream(1, {**headers, "streamtype": "error"}))
+    await stream.send_bytes(spdy.syn_stream(3, {**headers, "streamtype": "data"}) + spdy.data(3, data))
+    while len(received) < size:
+        for frame in frames.feed((await stream.receive()).data):
+            if frame.kind == Kind.DATA and frame.stream == 3:
+                received += frame.data
+    return received
+
+
+async def test_tunnel_to_an_unreachable_agent_is_rejected(pki: Pki, tmp_path: Path) -> None:
+    async with cluster(pki, tmp_path, release=NEWEST) as (client, _):
+        found = json.loads((await client("GET", "/api/v1/nodes/n"))[2])
+        found["status"]["daemonEndpoints"] = {"kubeletEndpoint": {"Port": free_port()}}
+        assert (await client("PUT", "/api/v1/nodes/n/status", json=found))[0] == 200
+        with pytest.raises(aiohttp.WSServerHandshakeError) as failure:
+            async with command(client, "portforward", TUNNEL):
+                pass
+
+    assert failure.value.status == 500
