@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from apiserver_stub.cel import (
@@ -19,6 +20,7 @@ from apiserver_stub.cel import (
     library,
     types,
 )
+from apiserver_stub.cel.issues import issues_of
 from apiserver_stub.cel.literals import Literals
 from apiserver_stub.cel.metered_expression import MeteredExpression
 from apiserver_stub.cel.metering import metered
@@ -133,6 +135,39 @@ class Checker:
         return _checking(self._names, tuple(self._variables.items()))
 
 
+class KindChecker(Checker):
+    """Checker of expressions for the objects of one kind."""
+
+    def __init__(
+        self, kind: str, messages: Mapping[str, Mapping[str, str]], *, params: str | None, composed: bool = False
+    ) -> None:
+        """Declare the variables of an expression.
+
+        :param kind: type of ``object`` and ``oldObject``, see :func:`apiserver_stub.cel.types.type_of`.
+        :param messages: the object types by name.
+        :param params: type of ``params``; ``None`` if expressions cannot use it.
+        """
+        super().__init__(params=params is not None, composed=composed)
+        self._messages = messages
+        self._kinds = {"object": kind, "oldObject": kind} | ({} if params is None else {"params": params})
+        self._built: tuple[dict[str, str], cel.Env] | None = None
+
+    def issues(self, text: str) -> str:
+        """Return the errors of *text* with their positions, empty without any."""
+        try:
+            self._environment.compile(text)
+        except RuntimeError as error:
+            return issues_of(error)
+        return ""
+
+    @property
+    def _environment(self) -> cel.Env:
+        if self._built is None or self._built[0] != self._variables:
+            variables = dict(self._variables)
+            self._built = variables, _new_checking(self._names, variables, self._kinds, self._messages)
+        return self._built[1]
+
+
 def _check_conversions(literals: Literals | None) -> None:
     """Check the literal texts that are converted before the evaluation.
 
@@ -169,7 +204,12 @@ def _checking(names: frozenset[str], variables: tuple[tuple[str, str], ...]) -> 
     return _new_checking(names, dict(variables)) if variables else _plain_checking(names)
 
 
-def _new_checking(names: frozenset[str], variables: dict[str, str]) -> cel.Env:
+def _new_checking(
+    names: frozenset[str],
+    variables: dict[str, str],
+    kinds: Mapping[str, str] = MappingProxyType({}),
+    messages: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+) -> cel.Env:
     from cel_expr_python import cel
     from cel_expr_python.ext import ext_optional
 
@@ -183,8 +223,9 @@ def _new_checking(names: frozenset[str], variables: dict[str, str]) -> cel.Env:
         declared["authorizer.requestResource"] = type_named(RESOURCE_CHECK)
     if types.VARIABLES in names:
         declared[types.VARIABLES] = cel.Type(f"{types.PACKAGE}.{types.VARIABLES}")
+    declared |= {name: types.type_of(kind) for name, kind in kinds.items()}
     return cel.NewEnv(
-        descriptor_pool=types.pool(variables),
+        descriptor_pool=types.pool(variables, messages),
         variables=declared,
         extensions=[ext_optional.ExtOptional()],
         functions=typed(_FUNCTIONS),

@@ -11,6 +11,7 @@ from apiserver_stub.cel import BOOL, DYN, STRING, CelError, library, types
 from apiserver_stub.cel.budget import Budget
 from apiserver_stub.cel.cost import estimated_cost
 from apiserver_stub.cel.cost_bounds import Path, Shape
+from apiserver_stub.cel.issues import issues_of
 from apiserver_stub.cel.metered_expression import MeteredExpression
 from apiserver_stub.cel.metering import metered
 from apiserver_stub.cel.signatures import evaluated, typed
@@ -22,12 +23,6 @@ SELF, OLD_SELF = "self", "oldSelf"
 _OPTIONAL_OLD = "storedValues"
 _QUOTED = re.compile(r'''"""(?s:.*?)"""|"(?:[^"\\\n]|\\.)*"|\'(?:[^'\\\n]|\\.)*\'|//[^\n]*''')
 _OLD = re.compile(rf"(?<![\w.]){OLD_SELF}\b")
-_STRUCT = re.compile(r" not found in struct '[^']*'")
-_FOLLOWING = re.compile(r"\nERROR: [^\n]*'\*error\*'[^\n]*(\n \|[^\n]*)*")
-"""Error that only exists because of a previous one."""
-_NUMBERS = re.compile(
-    r"no matching overload for '_(<|<=|>|>=|==|!=)_' applied to '\((int|uint|double), (int|uint|double)\)'"
-)
 _CACHED = 1024
 
 
@@ -126,11 +121,9 @@ class RuleChecker:
         try:
             compiled = self._environment.compile(text)
         except RuntimeError as error:
-            # Numbers of different types are comparable, which this type checker does not support.
-            problem = str(error).removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
-            if all(_NUMBERS.search(line) for line in problem.splitlines() if line.startswith("ERROR: ")):
-                return BOOL, self._cost_without_types(text)
-            raise CelError(f"compilation failed: {_STRUCT.sub('', _FOLLOWING.sub('', problem))}") from None
+            if issues := issues_of(error):
+                raise CelError(f"compilation failed: {issues}") from None
+            return BOOL, self._cost_without_types(text)
         return str(compiled.return_type().name()).lower(), self._estimated(compiled)
 
     def _cost_without_types(self, text: str) -> int:

@@ -66,16 +66,18 @@ _SCALARS = {"bool": 8, "bytes": 12, "double": 1, "int": 3, "string": 9, "uint": 
 _MESSAGE, _OPTIONAL, _REPEATED = 11, 1, 3
 
 
-def pool(variables: Mapping[str, str]) -> Any:
+def pool(variables: Mapping[str, str], messages: Mapping[str, Mapping[str, str]]) -> Any:
     """Return a pool with the types of admission variables.
 
     :param variables: types of the fields of ``variables``.
+    :param messages: types of objects and parameters.
     """
     from google.protobuf.descriptor_pool import DescriptorPool
 
     found = DescriptorPool()
     for file in (*_well_known_files(), _file("admission", _MESSAGES)):
         found.Add(file)
+    found.Add(_file("objects", messages))
     found.Add(_file("variables", {VARIABLES: variables}))
     return found
 
