@@ -10,9 +10,12 @@ import shlex
 import signal
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from apiserver_stub.options import Options, OptionsError, parse, warnings
 from nodeagent.base.extras import missing_extra
+
+if TYPE_CHECKING:
+    from apiserver_stub.options import Options
 
 _log = logging.getLogger("apiserver_stub")
 
@@ -35,6 +38,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from apiserver_stub.simulation import command
 
         return command.main(given[1:])
+    gc.disable()  # The start mostly imports modules, which leaves little garbage.
+    try:
+        return _run(given)
+    finally:
+        gc.enable()
+
+
+def _run(given: Sequence[str]) -> int:
+    from apiserver_stub.options import OptionsError, parse
+
     try:
         options = parse(given)
     except OptionsError as error:
@@ -74,10 +87,10 @@ def _allow_connections() -> None:
 
 
 async def _serve(options: Options) -> int:
-    gc.disable()  # Startup mostly imports modules, which leaves no garbage.
     from apiserver_stub.admission.config import AdmissionError
     from apiserver_stub.audit.policy import AuditError
     from apiserver_stub.egress.selector import EgressError
+    from apiserver_stub.options import warnings
     from apiserver_stub.plugins import PluginError
     from apiserver_stub.server.authentication import AuthenticationError
     from apiserver_stub.server.authorization import AuthorizationError
@@ -116,10 +129,8 @@ async def _serve(options: Options) -> int:
     ) as error:
         _log.error("Failed to start server", extra={"err": error})
         return EXIT_FAILED
-    finally:
-        gc.enable()
-    gc.collect()
-    gc.freeze()
+    gc.freeze()  # Most objects so far exist as long as the process: the collector need not examine them.
+    gc.enable()
     command = f"export KUBECONFIG={shlex.quote(str(running.kubeconfig.absolute()))}"
     sys.stdout.write(
         f"Serving on {running.url}\nTo use the server as administrator, with kubectl or another client:\n  {command}\n"

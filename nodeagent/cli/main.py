@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -39,12 +40,20 @@ def main(argv: Sequence[str]) -> int:
             return _help()
         if argv and argv[0] != "run" and not argv[0].startswith("-"):
             return _command_of_plugin(argv)
-        from nodeagent.cli import run
-
-        return run.run(argv[1:] if argv and argv[0] == "run" else argv)
+        return _daemon(argv[1:] if argv and argv[0] == "run" else argv)
     except (ConfigError, PluginError) as error:
         print_startup_error(error)
         return ExitCode.CONFIGURATION
+
+
+def _daemon(argv: Sequence[str]) -> int:
+    gc.disable()  # The start mostly imports modules, which leaves little garbage; ``run`` enables it.
+    try:
+        from nodeagent.cli import run
+
+        return run.run(argv)
+    finally:
+        gc.enable()
 
 
 def _command(argv: Sequence[str]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import signal
@@ -116,6 +117,7 @@ async def _serve(prepared: Prepared, reload: Reload) -> int:
         restart=restart,
         ping_watchdog=manager.ping,
     )
+    resume_collection()
     loop = asyncio.get_running_loop()
 
     def stop(name: str) -> None:
@@ -139,6 +141,12 @@ async def _serve(prepared: Prepared, reload: Reload) -> int:
             loop.add_signal_handler(signal.SIGHUP, restart)
         tasks.start(manager.run_watchdog(agent.describe, SystemClock()), "watchdog")
         return await agent.run()
+
+
+def resume_collection() -> None:
+    """Enable the garbage collector; it ignores the objects so far, most of which exist as long as the process."""
+    gc.freeze()
+    gc.enable()
 
 
 def exit_on_next_signal(loop: asyncio.AbstractEventLoop) -> None:

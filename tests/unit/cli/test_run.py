@@ -1,13 +1,17 @@
-"""Tests for the daemon's signal handling and the log messages about its configuration."""
+"""Tests for the daemon's signal handling, its garbage collection and the log messages about its configuration."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 
 from nodeagent.base.logging import v_level
+from nodeagent.cli import run
+from nodeagent.cli.main import main
 from nodeagent.cli.run import exit_on_next_signal, log_configuration
 from nodeagent.config.load import load_configuration
+from nodeagent.errors import ConfigError, Problem
 
 
 async def test_second_signal_terminates_the_process_without_traceback():
@@ -45,3 +49,33 @@ def test_configuration_is_logged_at_verbosity_5_with_masked_headers(caplog):
     assert '"containerRuntimeEndpoint": "unix:///run/x.sock"' in record.configuration
     assert '"mode": "Webhook"' in record.configuration
     assert "letmein" not in record.configuration
+
+
+def test_garbage_collector_runs_after_the_start_and_ignores_old_objects(monkeypatch):
+    during_start = []
+
+    def start(arguments):
+        during_start.append(gc.isenabled())
+        run.resume_collection()
+        during_start.append(gc.isenabled())
+        return 0
+
+    monkeypatch.setattr(run, "run", start)
+    frozen = gc.get_freeze_count()
+    try:
+        assert main(["run"]) == 0
+        assert gc.get_freeze_count() > frozen
+    finally:
+        gc.unfreeze()
+
+    assert during_start == [False, True]
+
+
+def test_garbage_collector_runs_after_a_failed_start(monkeypatch):
+    def fail(arguments):
+        raise ConfigError([Problem("flags", "", None, "is invalid")])
+
+    monkeypatch.setattr(run, "run", fail)
+
+    assert main(["run"]) == 2
+    assert gc.isenabled()
