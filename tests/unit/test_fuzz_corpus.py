@@ -6,7 +6,7 @@ import pytest
 
 from tests.fuzz import targets
 from tests.fuzz.mutations import mutated
-from tests.fuzz.selection import MAX_FILE_BYTES, MAX_FILES
+from tests.fuzz.selection import MAX_FILE_BYTES, MAX_FILES, store
 from tests.fuzz.target import CORPUS, TARGETS, Target, check, without_logs
 
 targets.load()
@@ -56,3 +56,16 @@ def test_mutations_are_the_same_every_time():
     assert first == second
     assert len(set(first)) > 100
     assert max(map(len, first)) <= TARGETS["yaml"].max_bytes
+
+
+def test_stored_inputs_are_those_that_execute_further_lines(tmp_path, monkeypatch):
+    monkeypatch.setattr("tests.fuzz.target.CORPUS", tmp_path)
+    target, working = TARGETS["duration"], tmp_path / "working"
+    for directory, inputs in ((target.corpus, (b"1s",)), (working, (b"2s", b"-1h2m3.5s", b"x"))):
+        directory.mkdir()
+        for number, data in enumerate(inputs):
+            (directory / str(number)).write_bytes(data)
+
+    store(target, working)
+
+    assert {path.read_bytes() for path in target.inputs()} == {b"1s", b"-1h2m3.5s", b"x"}
