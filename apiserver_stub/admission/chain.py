@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from apiserver_stub.admission.plugin import AdmissionPlugin
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.verbs.admission import AdmissionRequest
+from nodeagent.base.gointeger import parse_digits
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
@@ -68,7 +69,7 @@ class AdmissionChain:
         options |= {name: value for name in ("container", "path") if (value := query.get(name))}
         if command := query.all("command"):
             options["command"] = command
-        if ports := [int(text) for text in query.all("ports") if text.isdecimal()]:
+        if ports := [port for port in map(parse_digits, query.all("ports")) if port is not None]:
             options["ports"] = ports
         await self.check(AdmissionRequest("CONNECT", request, resource, options, name=info.name))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from apiserver_stub.apimachinery.request import Query, RequestInfo
+from nodeagent.base.gointeger import parse_digits
 
 _OBJECTS_PER_SEAT = 100
 
@@ -19,7 +20,7 @@ def seats_of(info: RequestInfo, query: Query, stored: int, most: int) -> int:
         return 1
     if info.verb == "watch" and query.get("sendInitialEvents") != "true":
         return 1
-    read, limit = stored, query.get("limit")
-    if limit.isdecimal() and int(limit) and not (query.get("labelSelector") or query.get("fieldSelector")):
-        read = min(stored, int(limit))
+    read, limit = stored, parse_digits(query.get("limit"))
+    if limit and not (query.get("labelSelector") or query.get("fieldSelector")):
+        read = min(stored, limit)
     return min(most, max(1, math.ceil(read / _OBJECTS_PER_SEAT)))

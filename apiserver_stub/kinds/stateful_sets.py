@@ -25,6 +25,7 @@ from apiserver_stub.validation.stateful_sets import (
     validate_stateful_set_status,
     validate_stateful_set_update,
 )
+from nodeagent.base.gointeger import parse_digits
 from nodeagent.base.names import label_problems
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 def _template_generation(obj: Object) -> int:
     text = (obj["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION) or ""
-    return int(text) if text.isdecimal() else 0
+    return parse_digits(text) or 0
 
 
 def _set_template_generation(obj: Object, generation: int) -> None:

@@ -15,6 +15,7 @@ from apiserver_stub.nodes.endpoint import Endpoint
 from apiserver_stub.nodes.headers import forwarded
 from apiserver_stub.transport.rendered import Rendered
 from nodeagent.base.aio import SystemClock
+from nodeagent.base.gointeger import parse_digits
 from nodeagent.base.tunnel import End, MalformedResponseHead, Tunnel, is_upgrade
 
 if TYPE_CHECKING:
@@ -77,8 +78,8 @@ async def _error_response(agent: End, status: int, head: bytes, rest: bytes) -> 
         fields[name.strip().lower()] = value.strip()
     length = fields.get(b"content-length", b"")
     agent.held[:0] = rest
-    size = int(length) if length.isdigit() else _MAX_ERROR_BYTES
-    body = await agent.read_rest(size, _MAX_ERROR_BYTES, _ERROR_SECONDS)
+    size = parse_digits(length.decode("latin-1"))
+    body = await agent.read_rest(_MAX_ERROR_BYTES if size is None else size, _MAX_ERROR_BYTES, _ERROR_SECONDS)
     kind = fields.get(b"content-type", b"text/plain; charset=utf-8").decode("latin-1")
     retry = fields.get(b"retry-after")
     headers = {"Retry-After": retry.decode("latin-1")} if retry is not None else {}

@@ -10,6 +10,7 @@ from apiserver_stub.apimachinery.status import quote
 _FUTURE = "was accepted, but will be invalid in a future Kubernetes release"
 _LOOPS = "which may cause controller apply-loops"
 _HEX = re.compile("[0-9a-fA-F]*")
+_MOST_DIGITS = 18
 _BITS = re.compile(r"[+-]?\d+", re.ASCII)
 
 
@@ -50,7 +51,7 @@ def _parse_prefix(text: str) -> str:
         raise _Unparsable("IPv6 zones cannot be present in a prefix")
     if not _BITS.fullmatch(length):
         raise _Unparsable(f"bad bits after slash: {quote(length)}")
-    if not 0 <= int(length) <= (128 if ":" in canonical else 32):
+    if len(length) > _MOST_DIGITS or not 0 <= int(length) <= (128 if ":" in canonical else 32):
         raise _Unparsable("prefix length out of range")
     return f"{canonical}/{int(length)}"
 

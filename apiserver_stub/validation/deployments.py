@@ -17,6 +17,7 @@ from apiserver_stub.validation.pod_templates import (
     validate_pod_template,
     validate_template_selector,
 )
+from nodeagent.base.gointeger import parse_digits
 
 _EMPTY = "empty selector is invalid for deployment"
 _RECREATE, _ROLLING = "Recreate", "RollingUpdate"
@@ -118,5 +119,5 @@ def _validate_strategy(strategy: Object, field: str) -> list[Cause]:
 def is_zero(value: Any) -> bool:
     """Return whether a number of pods or a percentage is zero, which invalid texts are too."""
     if isinstance(value, str):
-        return not (value.endswith("%") and value[:-1].isdecimal() and int(value[:-1]))
+        return not (value.endswith("%") and parse_digits(value[:-1]))
     return not value

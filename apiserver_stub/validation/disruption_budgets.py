@@ -9,6 +9,7 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, invalid_value, not_supported, quote
 from apiserver_stub.validation.conditions import validate_conditions
 from apiserver_stub.validation.labels import validate_selector
+from nodeagent.base.gointeger import parse_digits
 
 IF_HEALTHY, ALWAYS = "IfHealthyBudget", "AlwaysAllow"
 """Policies for the eviction of pods that are not healthy."""
@@ -72,7 +73,10 @@ def validate_int_or_percent(value: Any, field: str) -> list[Cause]:
 
 def validate_up_to_all(value: Any, field: str) -> list[Cause]:
     """Return the error in a percentage above 100%."""
-    if not isinstance(value, str) or not _PERCENT.fullmatch(value) or int(value[:-1]) <= 100:
+    if not isinstance(value, str) or not _PERCENT.fullmatch(value):
+        return []
+    share = parse_digits(value[:-1])
+    if share is not None and share <= 100:
         return []
     return [_invalid_text(value, field, "must not be greater than 100%")]
 

@@ -23,6 +23,7 @@ from apiserver_stub.validation.pod_templates import (
     validate_not_negative,
     validate_pod_template,
 )
+from nodeagent.base.gointeger import parse_digits
 from nodeagent.base.identity import Identity
 from nodeagent.base.names import label_problems
 from nodeagent.base.structs import Struct
@@ -336,9 +337,9 @@ def _count_indexes(text: str, completions: int) -> tuple[int, str]:
                 0,
                 f'the fragment "{part}" violates the requirement that an index interval can have at most two parts',
             )
-        if not all(bound.isdecimal() for bound in bounds):
+        low, high = parse_digits(bounds[0]), parse_digits(bounds[-1])
+        if low is None or high is None:
             return 0, f'cannot convert string to integer for index: "{part}"'
-        low, high = int(bounds[0]), int(bounds[-1])
         if max(low, high) >= completions:
             return 0, f"too large index: {max(low, high)}"
         if low <= last:

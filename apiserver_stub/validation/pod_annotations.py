@@ -14,6 +14,7 @@ from apiserver_stub.validation.file_paths import validate_descending_path
 from apiserver_stub.validation.pod_containers import containers
 from apiserver_stub.validation.pod_options import PodOptions
 from apiserver_stub.validation.tolerations import validate_tolerations
+from nodeagent.base.gointeger import IntegerError, parse_int64
 from nodeagent.base.identity import Identity
 
 _COST = re.compile(r"-?[0-9]+", re.ASCII)
@@ -107,7 +108,10 @@ def is_deletion_cost(text: str) -> bool:
     """Return whether *text* is a deletion cost: a number of 32 bits without leading zeros or plus sign."""
     if not _COST.fullmatch(text) or (text.startswith("0") and text != "0"):
         return False
-    return -(1 << 31) <= int(text) < 1 << 31
+    try:
+        return -(1 << 31) <= parse_int64(text) < 1 << 31
+    except IntegerError:
+        return False
 
 
 def _validate_tolerations(text: str, field: str, key: str) -> list[Cause]:

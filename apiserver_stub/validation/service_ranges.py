@@ -10,6 +10,7 @@ from apiserver_stub.apimachinery.status import Cause, invalid_each, invalid_valu
 from apiserver_stub.validation.address_rules import AddressRules
 from apiserver_stub.validation.addresses import ADDRESS_RULE, family, parse_address, parse_cidr, validate_legacy_address
 from apiserver_stub.validation.names import path_problems
+from nodeagent.base.gointeger import parse_digits
 from nodeagent.base.names import subdomain_problems
 from nodeagent.base.release import OLDEST, Release
 
@@ -142,7 +143,8 @@ def _prefix_error(host: str, length: str, slash: str) -> str:
         return f"ParseAddr({quote(host)}): {_parse_error(host)}"
     if not (length.isascii() and length.isdigit()) or (len(length) > 1 and length.startswith("0")):
         return f"bad bits after slash: {quote(length)}"
-    return "prefix length out of range" if int(length) > address.max_prefixlen else "invalid prefix"
+    number = parse_digits(length)
+    return "invalid prefix" if number is not None and number <= address.max_prefixlen else "prefix length out of range"
 
 
 def _parse_error(text: str) -> str:

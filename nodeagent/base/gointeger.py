@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 _SYNTAX = re.compile(r"[+-]?[0-9]+")
+_DIGITS = re.compile(r"[0-9]{1,18}")
 _MOST_DIGITS, _LIMIT = 19, 1 << 63
 
 
@@ -23,3 +24,8 @@ def parse_int64(text: str) -> int:
     if len(text.lstrip("+-0")) > _MOST_DIGITS or not -_LIMIT <= (number := int(text)) < _LIMIT:
         raise IntegerError(f'strconv.ParseInt: parsing "{text}": value out of range')
     return number
+
+
+def parse_digits(text: str) -> int | None:
+    """Return the number that *text* consists of; ``None`` if it has other characters or more than 18 digits."""
+    return int(text) if _DIGITS.fullmatch(text) else None

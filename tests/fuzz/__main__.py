@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.fuzz import selection, targets
-from tests.fuzz.target import ROOT, TARGETS, Target, check, without_logs
+from tests.fuzz.target import ROOT, TARGETS, Target, check, strict
 
 BUILD = ROOT / "build" / "fuzz"
 HANG_SECONDS = 30
@@ -88,7 +88,7 @@ def _escaped(token: bytes) -> str:
 
 def _reproduce(chosen: Sequence[Target], path: Path) -> int:
     data, found = path.read_bytes(), 0
-    with without_logs():
+    with strict():
         for target in chosen:
             if finding := check(target, data):
                 print(f"{target.name}: {finding.cause}\n{finding.text}")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import atheris
 
-from tests.fuzz.target import TARGETS, Finding, Target, check, without_logs
+from tests.fuzz.target import TARGETS, Finding, Target, check, strict
 
 MAX_SECONDS = 2.0
 """CPU time of an input above which it is a finding, if it takes that long twice."""
@@ -74,7 +74,7 @@ def main() -> None:
         importlib.import_module(module)
     fuzzer = Fuzzer(TARGETS[name], Path(findings))
     gc.freeze()
-    with without_logs():
+    with strict():
         atheris.Setup([sys.argv[0], *arguments], fuzzer.run)
         atheris.Fuzz()
 

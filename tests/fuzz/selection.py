@@ -8,7 +8,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tests.fuzz.target import PRODUCT, Target, check, without_logs
+from tests.fuzz.target import PRODUCT, Target, check, strict
 
 MAX_FILES = 30
 MAX_FILE_BYTES = 2048
@@ -50,7 +50,7 @@ def lines(target: Target, data: bytes) -> Lines:
         return trace
 
     check(target, data)  # Lines that only the first call executes do not depend on the input.
-    with without_logs():
+    with strict():
         sys.settrace(trace)
         try:
             check(target, data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,7 @@ CORPUS = Path(__file__).parent / "corpus"
 PRODUCT = tuple(f"{ROOT / package}/" for package in ("nodeagent", "apiserver_stub", "plugins"))
 MAX_BYTES = 2048
 """Length of the longest input, unless the target needs more."""
+MAX_DIGITS = sys.int_info.str_digits_check_threshold
 
 
 @dataclass(frozen=True)
@@ -85,12 +87,18 @@ def describe(error: BaseException) -> Finding:
 
 
 @contextlib.contextmanager
-def without_logs() -> Iterator[None]:
-    """Discard log messages and warnings: most inputs are invalid, and some parsers report them."""
+def strict() -> Iterator[None]:
+    """Discard log messages and warnings: most inputs are invalid, and some parsers report them.
+
+    Also lower the number of digits from which Python rejects an integer, so that short inputs reach it.
+    """
     logging.disable(logging.CRITICAL)
+    digits = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(MAX_DIGITS)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
         logging.disable(logging.NOTSET)
+        sys.set_int_max_str_digits(digits)

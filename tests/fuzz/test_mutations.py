@@ -10,7 +10,7 @@ import pytest
 
 from tests.fuzz import targets
 from tests.fuzz.mutations import mutated
-from tests.fuzz.target import TARGETS, check, without_logs
+from tests.fuzz.target import TARGETS, check, strict
 
 INPUTS = 600
 targets.load()
@@ -19,7 +19,7 @@ targets.load()
 @pytest.mark.parametrize("name", sorted(TARGETS))
 def test_mutated_inputs_violate_no_invariant(name):
     findings = {}
-    with without_logs():
+    with strict():
         for data in mutated(TARGETS[name], INPUTS):
             if (finding := check(TARGETS[name], data)) is not None:
                 findings.setdefault(finding.cause, f"{data!r}\n{finding.text}")

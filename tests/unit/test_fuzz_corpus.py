@@ -7,14 +7,14 @@ import pytest
 from tests.fuzz import targets
 from tests.fuzz.mutations import mutated
 from tests.fuzz.selection import MAX_FILE_BYTES, MAX_FILES, store
-from tests.fuzz.target import CORPUS, TARGETS, Target, check, without_logs
+from tests.fuzz.target import CORPUS, TARGETS, Target, check, strict
 
 targets.load()
 
 
 @pytest.mark.parametrize("name", sorted(TARGETS))
 def test_stored_inputs_violate_no_invariant(name):
-    with without_logs():
+    with strict():
         found = {path.name: check(TARGETS[name], path.read_bytes()) for path in TARGETS[name].inputs()}
 
     assert found

@@ -10,6 +10,7 @@ from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object, parse_time
 from apiserver_stub.controllers.workloads import conditions
 from apiserver_stub.controllers.workloads.semantic import same, scaled
+from nodeagent.base.gointeger import parse_digits
 from nodeagent.base.identity import Identity
 from nodeagent.base.structs import Struct
 
@@ -112,7 +113,7 @@ def find_new(deployment: Object, sets: Sequence[Object]) -> Object | None:
 def revision_of(obj: Object, names: AnnotationNames) -> int:
     """Return the revision in the annotations of *obj*, 0 if it has none."""
     text = (obj["metadata"].get("annotations") or {}).get(names.revision) or ""
-    return int(text) if text.isdecimal() else 0
+    return parse_digits(text) or 0
 
 
 def annotate_new(
@@ -123,12 +124,11 @@ def annotate_new(
     copied = deployment["metadata"].get("annotations") or {}
     result |= {key: value for key, value in copied.items() if key not in names.not_copied}
     text = result.get(names.revision) or ""
-    if not text or text.isdecimal():
-        old = int(text or 0)
-        if old < revision:
-            if text:
-                result[names.history] = _history(result.get(names.history) or "", text)
-            result[names.revision] = str(revision)
+    old = parse_digits(text or "0")
+    if old is not None and old < revision:
+        if text:
+            result[names.history] = _history(result.get(names.history) or "", text)
+        result[names.revision] = str(revision)
     return result if exists else result | sizes(deployment, names)
 
 
@@ -149,7 +149,7 @@ def is_scaled(deployment: Object, sets: Iterable[Object], names: AnnotationNames
     """Return whether the size of *deployment* has changed since its active ReplicaSets were sized."""
     for item in active(sets):
         text = (item["metadata"].get("annotations") or {}).get(names.desired) or ""
-        if text.isdecimal() and int(text) != replicas(deployment):
+        if (desired := parse_digits(text)) is not None and desired != replicas(deployment):
             return True
     return False
 
@@ -194,7 +194,8 @@ def _proportion(item: Object, deployment: Object, to_add: int, added: int, names
         fraction = -size
     else:
         text = (item["metadata"].get("annotations") or {}).get(names.most) or ""
-        before = int(text) if text.isdecimal() else counted([deployment], "replicas")
+        most = parse_digits(text)
+        before = most if most is not None else counted([deployment], "replicas")
         after = replicas(deployment) + max_surge(deployment)
         fraction = (int(size * after / before + 0.5) if before else size) - size
     return min(fraction, left) if to_add > 0 else max(fraction, left)

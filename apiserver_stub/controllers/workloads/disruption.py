@@ -13,6 +13,7 @@ from apiserver_stub.controllers.views import Owner, OwnerView, PodView, View
 from apiserver_stub.controllers.workloads.owner_controller import OwnerController
 from apiserver_stub.kinds.disruption import BUDGETS, set_condition
 from apiserver_stub.validation.disruption_budgets import COUNTS
+from nodeagent.base.gointeger import parse_digits
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.registry import Registry
@@ -185,7 +186,7 @@ def counted(budget: Object, pods: Sequence[PodView], expected: tuple[int, int], 
 
 def _scaled(value: Any, total: int) -> int:
     """Return the number *value*, or the percentage *value* of *total*, rounded up."""
-    return -(-int(value[:-1]) * total // 100) if isinstance(value, str) else int(value)
+    return -(-(parse_digits(value[:-1]) or 0) * total // 100) if isinstance(value, str) else int(value)
 
 
 def _disrupted(disrupted: Mapping[str, str], pods: Sequence[PodView], now: datetime) -> dict[str, str]:

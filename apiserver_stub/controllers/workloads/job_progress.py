@@ -8,6 +8,7 @@ from datetime import datetime
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object, dig, parse_time
 from apiserver_stub.controllers.workloads import conditions
+from nodeagent.base.gointeger import parse_digits
 from nodeagent.base.identity import Identity
 from nodeagent.base.structs import Struct
 
@@ -66,13 +67,13 @@ def ready(pod: Object) -> bool:
 def index_of(pod: Object, names: JobNames) -> int | None:
     """Return the completion index of *pod*."""
     text = (pod["metadata"].get("annotations") or {}).get(names.index) or ""
-    return int(text) if text.isdecimal() else None
+    return parse_digits(text)
 
 
 def failures_of(pod: Object, names: JobNames) -> int:
     """Return the number of failures of the pod's index before this pod."""
     text = (pod["metadata"].get("annotations") or {}).get(names.failures) or ""
-    return int(text) if text.isdecimal() else 0
+    return parse_digits(text) or 0
 
 
 def parse_indexes(text: str | None, completions: int) -> set[int]:
@@ -80,8 +81,9 @@ def parse_indexes(text: str | None, completions: int) -> set[int]:
     found: set[int] = set()
     for part in filter(None, (text or "").split(",")):
         low, _, high = part.partition("-")
-        if low.isdecimal() and (not high or high.isdecimal()):
-            found.update(range(int(low), min(int(high or low), completions - 1) + 1))
+        first, last = parse_digits(low), parse_digits(high or low)
+        if first is not None and last is not None:
+            found.update(range(first, min(last, completions - 1) + 1))
     return found
 
 

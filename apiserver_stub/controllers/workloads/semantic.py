@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from nodeagent.base.gointeger import parse_digits
+
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 
@@ -39,5 +41,5 @@ def scaled(value: Any, total: int, *, up: bool) -> int:
         return 0
     if not isinstance(value, str):
         return int(value)
-    part = int(value[:-1]) * total
+    part = (parse_digits(value[:-1]) or 0) * total
     return -(-part // 100) if up else part // 100

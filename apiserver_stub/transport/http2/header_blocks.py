@@ -13,6 +13,7 @@ from apiserver_stub.transport.http_date import http_date
 
 _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _PATH = re.compile(rb"(?:/[^\x00-\x20\x7f]*|\*)")
+_LENGTH = re.compile(rb"[0-9]{1,18}")
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _OF_ONE_CONNECTION = frozenset(["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"])
 _FORBIDDEN = frozenset(name.encode() for name in _OF_ONE_CONNECTION)
@@ -63,7 +64,7 @@ def request_head(fields: Iterable[tuple[bytes, bytes]]) -> RequestHead:
         elif name == b"cookie":
             cookies.append(value)
         else:
-            if name == b"content-length" and (name.decode() in headers or not value.isdigit()):
+            if name == b"content-length" and (name.decode() in headers or not _LENGTH.fullmatch(value)):
                 raise BadHeadError("invalid content-length")
             headers.add(name.decode(), value.decode("utf-8", "surrogateescape"))
     if not _TOKEN.fullmatch(method) or not _PATH.fullmatch(path):

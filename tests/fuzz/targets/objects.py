@@ -32,7 +32,7 @@ FIELDS = (
     *(b'"metadata":{', b'"spec":{', b'"status":{', b'"name":"a"', b'"labels":{', b'"selector":{', b'"matchLabels":{'),
     *(b'"matchExpressions":[{', b'"key":"', b'"operator":"In"', b'"values":["', b'"containers":[{', b'"ports":[{'),
     *(b'"resources":{"requests":{"cpu":"1"}}', b'"volumes":[{', b'"env":[{', b'"tolerations":[{', b'"template":{'),
-    *(b"null", b"[]", b"{}", b'""', b"-1", b"1e400", b"0.5", b"18446744073709551616", b"9" * 300, b"\\ud83d\\ude00"),
+    *(b"null", b"[]", b"{}", b'""', b"-1", b"1e400", b"0.5", b"18446744073709551616", b"9" * 700, b"\\ud83d\\ude00"),
     *(b'"2024-01-01T00:00:00Z"', b'"1Gi"', b'"10.0.0.0/8"', b'"::1"', b'"a/b"', b'"*"', b"true", b'"apiVersion":"'),
 )
 
@@ -97,6 +97,10 @@ VALUES: tuple[Any, ...] = (
         "object.b == 1",
         "{.a}",
         "=a",
+        "9" * 700,
+        "9" * 700 + "%",
+        "1-" + "9" * 700,
+        "10.0.0.0/" + "9" * 700,
     ),
 )
 """Values that replace others; those of the wrong type are rejected by the schema."""
