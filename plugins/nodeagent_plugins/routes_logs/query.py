@@ -116,7 +116,7 @@ def _check(log_query: LogQuery, files: Sequence[str]) -> None:
         raise InvalidQuery(f"pattern: Invalid value: at most {MAX_PATTERN} characters")
     try:
         re.compile(log_query.pattern)
-    except (re.error, RecursionError, OverflowError) as error:
+    except (re.error, RecursionError, OverflowError, ValueError) as error:
         raise InvalidQuery(f"pattern: Invalid value: {error}") from error
 
 

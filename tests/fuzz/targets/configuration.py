@@ -8,6 +8,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import yaml
+
 from apiserver_stub.admission import config as admission
 from apiserver_stub.audit import policy as audit
 from apiserver_stub.authn import config_file, jwt_config, token_file
@@ -20,15 +23,19 @@ from nodeagent.base import yamlsafe
 from nodeagent.base.identity import Identity
 from nodeagent.base.release import NEWEST, SelectedRelease
 from nodeagent.config import convert, load
+from nodeagent.config.codec import encode
 from nodeagent.config.credentials import load_credential_providers
 from nodeagent.config.flags import Flags, parse
+from nodeagent.config.names import NATIVE_KIND, native_version
+from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.errors import ConfigError
 from nodeagent.model.pod import Pod
 from nodeagent.model.static_pod import static_pod
 from nodeagent.model.unknown_fields import unknown_fields
 from nodeagent.model.wire import to_wire
+from tests.fuzz.fields import changed
 from tests.fuzz.files import written
-from tests.fuzz.target import target
+from tests.fuzz.target import ROOT, target
 
 IDENTITY = Identity()
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
@@ -72,6 +79,19 @@ def node_configuration(data: bytes) -> None:
     convert.convert(path)
 
 
+@target(ConfigError)
+def node_configuration_fields(data: bytes) -> None:
+    """A configuration is valid or rejected, whatever the values of its fields."""
+    node_configuration(msgspec.json.encode(changed([_defaults()], b"\x00" + data)))
+
+
+@cache
+def _defaults() -> Any:
+    """Return a configuration with all fields."""
+    kind = {"apiVersion": native_version(), "kind": NATIVE_KIND}
+    return {**kind, **encode(NodeAgentConfiguration()), "containerRuntimeEndpoint": "unix:///runtime.sock"}
+
+
 @cache
 def _flags(path: str) -> Flags:
     return parse([f"--config={path}"])
@@ -111,12 +131,25 @@ def static_pod_manifest(data: bytes) -> None:
     unknown_fields(plain)
     assert pod.name.endswith("-node")
     assert "/" not in pod.uid
-    import msgspec
-
     assert msgspec.convert(to_wire(pod), Pod) == pod
 
 
 ISSUERS = config_file.ConfigRules(release=NEWEST, permits_anonymous=True)
+
+
+@target(ConfigError)
+def static_pod_fields(data: bytes) -> None:
+    """A pod is valid or rejected, whatever the values of its fields."""
+    static_pod_manifest(msgspec.json.encode(changed(_pods(), data)))
+
+
+@cache
+def _pods() -> list[Any]:
+    files = sorted((ROOT / "tests/differential/objects").glob("*.yaml"))
+    documents = (document for file in files for document in yaml.safe_load_all(file.read_text()))
+    return [document for document in documents if isinstance(document, dict) and document.get("kind") == "Pod"]
+
+
 Load = Callable[[Path], Any]
 SERVER: tuple[tuple[Load, type[Exception]], ...] = (
     (lambda path: admission.load(path, IDENTITY), admission.AdmissionError),
