@@ -37,7 +37,10 @@ _ADDRESS = re.compile(r"[^\s@<>()\[\],;:\"]+@[^\s@<>()\[\],;:\"]+")
 def _is_email(text: str) -> bool:
     from email.utils import parseaddr  # Deferred: loads many modules for a rare format.
 
-    _, address = parseaddr(text)
+    try:
+        _, address = parseaddr(text)
+    except RecursionError:  # Nested comments.
+        return False
     return _ADDRESS.fullmatch(address) is not None
 
 
