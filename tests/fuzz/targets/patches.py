@@ -11,8 +11,13 @@ import msgspec
 from apiserver_stub.apimachinery import json_patch as patches
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.status import ApiError
-from apiserver_stub.schema import shapes
+from apiserver_stub.schema import field_sets, shapes
 from apiserver_stub.schema.strategic_merge import apply_strategic_patch
+from apiserver_stub.schema.typed import comparison as typed
+from apiserver_stub.schema.typed.elements import InvalidElement
+from apiserver_stub.schema.typed.merging import merge, remove
+from apiserver_stub.schema.typed.validation import validate
+from tests.fuzz.fields import changed
 from tests.fuzz.target import target
 
 POD = {
@@ -100,3 +105,34 @@ def _unchanged(apply: Any, patch: Any) -> Any:
     assert json.dumps(patch) == sent
     objects.encode(result)
     return result
+
+
+@target(
+    ValueError,
+    RecursionError,
+    tokens=(b'"f:metadata":{', b'"k:{\\"name\\":\\"a\\"}":{', b'"v:1":{}', b'"i:0":{}', b'".":{}', b'"v:', b"[" * 1100),
+)
+def field_set(data: bytes) -> None:
+    """A set of fields is written as it was read, and can be combined with others."""
+    fields, other = field_sets.decode(msgspec.json.decode(data)), typed.fields_of(POD, SHAPE)
+    assert field_sets.decode(field_sets.encode(fields)) == fields
+    both = field_sets.union(fields, other)
+    assert field_sets.union(both, fields) == both
+    field_sets.difference(both, other)
+    field_sets.intersection(fields, other)
+    field_sets.recursive_difference(both, fields)
+    assert list(field_sets.paths(both))
+
+
+@target(InvalidElement, RecursionError)
+def apply_patch(data: bytes) -> None:
+    """Applying a configuration again changes nothing, and its fields can be removed."""
+    config = changed([POD], b"\x00" + data)
+    if not isinstance(config, dict) or validate(config, SHAPE):
+        return
+    live = copy.deepcopy(POD)
+    merged = merge(live, config, SHAPE)
+    assert live == POD
+    assert merge(merged, config, SHAPE) == merged
+    typed.compare(live, merged, SHAPE)
+    remove(merged, typed.fields_of(config, SHAPE), SHAPE)
