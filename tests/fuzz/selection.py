@@ -49,8 +49,8 @@ def lines(target: Target, data: bytes) -> Lines:
             executed.add((frame.f_code.co_filename, frame.f_lineno))
         return trace
 
-    check(target, data)  # Lines that only the first call executes do not depend on the input.
     with strict():
+        check(target, data)  # Lines that only the first call executes do not depend on the input.
         sys.settrace(trace)
         try:
             check(target, data)
