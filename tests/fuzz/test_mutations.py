@@ -12,7 +12,7 @@ from tests.fuzz import targets
 from tests.fuzz.mutations import mutated
 from tests.fuzz.target import TARGETS, check, strict
 
-INPUTS = 600
+INPUTS = 400
 targets.load()
 
 
