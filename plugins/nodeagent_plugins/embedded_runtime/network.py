@@ -119,9 +119,11 @@ class BridgeNetwork:
             return None
 
     async def adopt(self) -> None:
-        """Set the hairpin mode of an existing bridge and its ports."""
+        """Configure an existing bridge and its ports, which an earlier release may have created."""
         if _is_device(self._bridge):
             try:
+                await asyncio.to_thread(self._ignore_advertisements)
+                await self._drop_loopback_packets()
                 await self._apply_hairpin_mode()
             except CallError as error:
                 _log.warning("Failed to configure existing bridge", extra={"err": str(error)})
@@ -256,6 +258,7 @@ class BridgeNetwork:
         await self._apply_hairpin_mode()
         try:
             await asyncio.to_thread(Path("/proc/sys/net/ipv4/ip_forward").write_text, "1")
+            await self._drop_loopback_packets()
             await self._masquerade()
         except (OSError, CallError) as error:
             _log.warning("Failed to set up masquerading, no external traffic from pods", extra={"err": str(error)})
@@ -264,6 +267,18 @@ class BridgeNetwork:
         """Ignore router advertisements of pods, which could redirect the IPv6 traffic of the node to a pod."""
         with contextlib.suppress(FileNotFoundError):  # A kernel without IPv6.
             Path(f"/proc/sys/net/ipv6/conf/{self._bridge}/accept_ra").write_text("0")
+
+    async def _drop_loopback_packets(self) -> None:
+        """Drop packets from pods to or from loopback addresses, which ``route_localnet`` accepts."""
+        if not self._nft:
+            return  # Then it is not set either.
+        table = self._table
+        # The priority is that before conntrack, which restores the addresses of responses.
+        rules = f"add table ip {table}\nadd chain ip {table} raw {{ type filter hook prerouting priority -300; }}\n"
+        rules += f"flush chain ip {table} raw\n"
+        for side in ("saddr", "daddr"):
+            rules += f"add rule ip {table} raw iifname {self._bridge} ip {side} 127.0.0.0/8 drop\n"
+        await commands.run([self._nft, "-f", "-"], "drop loopback packets of pods", given=rules)
 
     async def _apply_hairpin_mode(self) -> None:
         # Serialized, and each with the current mode, so that the last requested mode is applied last.
@@ -326,12 +341,6 @@ class BridgeNetwork:
         for chain in ("pre", "out"):
             lead = "fib daddr type local dnat ip to meta l4proto . th dport map @ports"
             rules.append(f"add rule ip {table} {chain} {lead}")
-        # Packets from pods to or from loopback addresses, which route_localnet accepts. The priority is that before
-        # conntrack, which restores the addresses of responses.
-        rules.append(f"add chain ip {table} raw {{ type filter hook prerouting priority -300; }}")
-        rules.append(f"flush chain ip {table} raw")
-        for side in ("saddr", "daddr"):
-            rules.append(f"add rule ip {table} raw iifname {self._bridge} ip {side} 127.0.0.0/8 drop")
         await commands.run([self._nft, "-f", "-"], "set up masquerading", given="\n".join(rules) + "\n")
         local = Path(f"/proc/sys/net/ipv4/conf/{self._bridge}/route_localnet")
         await asyncio.to_thread(local.write_text, "1")  # Required for host ports on the loopback address.

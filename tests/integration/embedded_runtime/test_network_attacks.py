@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cri.conftest import Pods
+from tests.integration.cri.conftest import Pods, until
 from tests.integration.embedded_runtime.conftest import EmbeddedRuntime
+from tests.integration.embedded_runtime.test_restart import reachable
 
 pytestmark = pytest.mark.integration
 
@@ -56,8 +57,16 @@ def send(daemon: EmbeddedRuntime, sandbox_id: str, *words: str) -> None:
     subprocess.run([*enter, json.loads(output)[0]["address"], *words], check=True)
 
 
-async def test_pod_cannot_reach_loopback_services_of_the_node(daemon: EmbeddedRuntime, pods: Pods) -> None:
+@pytest.mark.parametrize("upgraded", [False, True])
+async def test_pod_cannot_reach_loopback_services_of_the_node(
+    daemon: EmbeddedRuntime, pods: Pods, upgraded: bool
+) -> None:
     sandbox_id = await pods.sandbox()
+    if upgraded:  # From a release without these rules, while the pod runs.
+        subprocess.run(["nft", "delete", "chain", "ip", f"nodeagent_{daemon.bridge}", "raw"], check=True)
+        await asyncio.to_thread(daemon.stop)
+        await asyncio.to_thread(daemon.start)
+        await until(lambda: reachable(pods.runtime))
     address = (await pods.runtime.sandbox_status(sandbox_id)).ips[0]
     gateway = str(ipaddress.ip_network(daemon.subnet)[1])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as service:
