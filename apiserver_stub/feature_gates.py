@@ -26,6 +26,7 @@ GATES_IN_USE = frozenset(
         "AppArmorFields",
         "AuthorizeNodeWithSelectors",
         "AuthorizePodWebsocketUpgradeCreatePermission",
+        "AuthorizeWithSelectors",
         "CRDValidationRatcheting",
         "CRDObservedGenerationTracking",
         "CSIServiceAccountTokenSecrets",

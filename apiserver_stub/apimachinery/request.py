@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, unquote
 
 from msgspec import field
 
+from apiserver_stub.apimachinery.selected_objects import ALL, SelectedObjects
 from apiserver_stub.apimachinery.status import ApiError, bad_request
 from nodeagent.base.gointeger import IntegerError, parse_int64
 from nodeagent.base.identity import Identity
@@ -52,6 +53,8 @@ class RequestInfo(Struct, frozen=True):
     """Path behind the subresource, for proxies."""
     selected_node: str = ""
     """Node that the field selector of a request for several objects requires as ``spec.nodeName``."""
+    selected: SelectedObjects = ALL
+    """Objects of a request for several objects, for authorizers."""
 
     @property
     def is_resource(self) -> bool:

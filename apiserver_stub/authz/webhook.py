@@ -112,7 +112,7 @@ def review_spec(user: User, info: RequestInfo) -> Object:
     attributes: Object
     if info.is_resource:
         members = ("namespace", "verb", "group", "version", "resource", "subresource", "name")
-        attributes = {name: value for name in members if (value := getattr(info, name))}
+        attributes = {name: value for name in members if (value := getattr(info, name))} | info.selected.encode()
         spec: Object = {"resourceAttributes": attributes}
     else:
         attributes = {name: value for name in ("path", "verb") if (value := getattr(info, name))}

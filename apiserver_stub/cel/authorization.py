@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from apiserver_stub.apimachinery.request import RequestInfo, User
+from apiserver_stub.apimachinery.selected_objects import selected_objects
 from apiserver_stub.cel.signatures import AUTHORIZER, DECISION, GROUP_CHECK, PATH_CHECK, RESOURCE_CHECK, Overload
 
 Decide = Callable[[User, RequestInfo], Awaitable[tuple[bool, str]]]
@@ -72,7 +73,8 @@ def _check(target: dict[str, Any], verb: str) -> dict[str, Any]:
         info = RequestInfo(verb, target["path"])
     else:
         fields = {name: target.get(name) or "" for name in ("group", "resource", "subresource", "namespace", "name")}
-        info = RequestInfo(verb, "", version=target.get("version") or "*", **fields)
+        selected = selected_objects(target.get("fieldSelector") or "", target.get("labelSelector") or "")
+        info = RequestInfo(verb, "", version=target.get("version") or "*", selected=selected, **fields)
     allowed, reason = _current.get().decide(target["account"], info)
     return {"allowed": allowed, "reason": reason}
 
@@ -95,7 +97,7 @@ def _functions() -> Iterator[Overload]:
         RESOURCE_CHECK,
         lambda check, text: {**check, "resource": _filled(text, "resource")},
     )
-    for name in ("subresource", "namespace", "name"):
+    for name in ("subresource", "namespace", "name", "fieldSelector", "labelSelector"):
         parameters = (RESOURCE_CHECK, "string")
         yield Overload(name, parameters, RESOURCE_CHECK, lambda check, text, name=name: {**check, name: text})
     for kind in (PATH_CHECK, RESOURCE_CHECK):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery.request import Query, RequestInfo, User
+from apiserver_stub.apimachinery.selected_objects import selected_objects
 from apiserver_stub.apimachinery.status import ApiError, details_of, qualified, quote
 from apiserver_stub.authn.impersonation import NoUserNamed, impersonate
 from apiserver_stub.pipeline.error_responses import AuthorizationFailed, PlainError
@@ -83,12 +84,18 @@ class Authorization:
         raise ApiError(403, "Forbidden", message, details_of(info.group, info.resource, info.name))
 
 
-def pinned(info: RequestInfo, query: Query) -> RequestInfo:
+def pinned(info: RequestInfo, query: Query, *, selects: bool = False) -> RequestInfo:
     """Return *info* with the name and node that the field selector of a request for several objects requires.
 
     The name is authorized and audited.
+
+    :param selects: add all requirements of the selectors.
     """
-    if info.verb not in ("list", "watch", "deletecollection") or info.name or "fieldSelector" not in query:
+    if info.verb not in ("list", "watch", "deletecollection") or info.name:
+        return info
+    if selects and ("fieldSelector" in query or "labelSelector" in query):
+        info = replace(info, selected=selected_objects(query.get("fieldSelector"), query.get("labelSelector")))
+    if "fieldSelector" not in query:
         return info
     try:
         selector = parse_field_selector(query.get("fieldSelector"))

@@ -58,6 +58,8 @@ class RequestHandler:
     """Handler of every HTTP request.
 
     :param authorizes_connections: whether exec, attach and portforward require the permission to create, also as GET.
+    :param authorizes_selectors: whether authorizers receive the selectors of requests (feature gate
+        ``AuthorizeWithSelectors``).
     :param closes_unauthenticated: whether HTTP/2 connections of anonymous and unauthenticated clients end after one
         response (feature gate ``UnauthenticatedHTTP2DOSMitigation``).
     :param sends_retry_after: whether requests during the drain get 429 (spec:
@@ -86,6 +88,7 @@ class RequestHandler:
         page: Page | None = None,
         compresses: bool = True,
         authorizes_connections: bool = False,
+        authorizes_selectors: bool = False,
         closes_unauthenticated: bool = False,
         sends_retry_after: bool = False,
     ) -> None:
@@ -95,7 +98,7 @@ class RequestHandler:
         self._dispatcher, self._limits, self._watches, self._streams = dispatcher, limits, watches, streams
         self._aggregation, self._metrics, self._tracing = aggregation, metrics, tracing
         self._cors, self._page, self._compresses = cors, page, compresses
-        self._authorizes_connections = authorizes_connections
+        self._authorizes_connections, self._authorizes_selectors = authorizes_connections, authorizes_selectors
         self._closes_unauthenticated, self._sends_retry_after = closes_unauthenticated, sends_retry_after
 
     async def handle(self, http: HttpRequest) -> None:
@@ -141,7 +144,7 @@ class RequestHandler:
             if self._closes_unauthenticated and user.name == ANONYMOUS.name:
                 _close_http2(http)
             self._metrics.authenticated += 1
-            authorized = pinned(info, query)
+            authorized = pinned(info, query, selects=self._authorizes_selectors)
             if self._audit is not None:
                 with tracing.child("audit"):
                     if (audit_context := self._audit.begin(http, authorized, user)) is not None:

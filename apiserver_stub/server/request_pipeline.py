@@ -195,6 +195,7 @@ async def build_pipeline(
         compresses=gates.enabled("APIResponseCompression"),
         closes_unauthenticated=closes,
         authorizes_connections=gates.enabled("AuthorizePodWebsocketUpgradeCreatePermission"),
+        authorizes_selectors=gates.enabled("AuthorizeWithSelectors"),
         sends_retry_after=options.shutdown_send_retry_after,
     )
     return Pipeline(handler, limits, requests)

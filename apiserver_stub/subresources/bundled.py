@@ -53,7 +53,7 @@ def bundled_handlers(
     :param translations: counts translated streams by code.
     """
     bindings = Bindings(context, BindingRules.of(gates))
-    reviews = Reviews(context, authenticator, authorizer)
+    reviews = Reviews(context, authenticator, authorizer, selects=gates.enabled("AuthorizeWithSelectors"))
     settings = EvictionSettings(
         marks_pods=gates.enabled("PodDisruptionConditions"),
         reads_unhealthy_policy=gates.enabled("PDBUnhealthyPodEvictionPolicy"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.request import RequestInfo, User
+from apiserver_stub.apimachinery.selected_objects import ALL, reviewed_objects
 from apiserver_stub.apimachinery.status import Cause, bad_request, invalid
 from apiserver_stub.authn.authenticators import Rejected
 from apiserver_stub.authz import aggregate
@@ -36,10 +37,16 @@ _NODE_FIELD = "spec.nodeName"
 
 
 class Reviews:
-    """The kinds of the groups ``authentication`` and ``authorization``."""
+    """The kinds of the groups ``authentication`` and ``authorization``.
 
-    def __init__(self, context: VerbContext, authenticator: Authenticator, authorizer: Chain) -> None:
+    :param selects: access reviews may be for some objects only (spec: gate.AuthorizeWithSelectors).
+    """
+
+    def __init__(
+        self, context: VerbContext, authenticator: Authenticator, authorizer: Chain, *, selects: bool = False
+    ) -> None:
         self._context, self._authenticator, self._authorizer = context, authenticator, authorizer
+        self._selects = selects
 
     async def review_token(self, request: Request, resource: Resource) -> Reply:
         """Return the user of a token; other fields of the requested status are kept."""
@@ -138,6 +145,7 @@ class Reviews:
                 attributes.get("namespace") or "",
                 attributes.get("name") or "",
                 selected_node=_selected_node(attributes.get("fieldSelector") or {}),
+                selected=reviewed_objects(attributes) if self._selects else ALL,
             )
         result = await self._authorizer.authorize(user, info)
         status: dict[str, Any] = {"allowed": result.allowed}

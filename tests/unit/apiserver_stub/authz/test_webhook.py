@@ -10,6 +10,7 @@ import pytest
 
 from apiserver_stub import cel
 from apiserver_stub.apimachinery.request import RequestInfo, User
+from apiserver_stub.apimachinery.selected_objects import selected_objects
 from apiserver_stub.authz.webhook import WebhookAuthorizer, WebhookSettings
 from apiserver_stub.cel import Expression
 from apiserver_stub.webhook import WebhookError
@@ -236,3 +237,18 @@ def test_rules_are_reported_as_incomplete(service: Service, tasks: TaskOwner) ->
 
     assert rules.incomplete
     assert rules.errors == ["webhook authorizer does not support user rule resolution"]
+
+
+async def test_request_contains_the_selected_objects(service: Service, tasks: TaskOwner) -> None:
+    condition = "request.resourceAttributes.labelSelector.requirements.exists(r, r.key == 'app')"
+    settings = WebhookSettings("v1", conditions=(Expression(condition, ("request",), cel.BOOL),))
+    authorizer = WebhookAuthorizer(service, settings, tasks, Identity())
+
+    for labels in ("app=a", "other=a", "app=b"):
+        info = RequestInfo("list", "/", "", "v1", "pods", selected=selected_objects("spec.nodeName=n", labels))
+        await authorizer.authorize(USER, info)
+
+    assert [item["spec"]["resourceAttributes"]["labelSelector"]["requirements"] for item in service.requests] == [
+        [{"key": "app", "operator": "In", "values": [value]}] for value in ("a", "b")
+    ]
+    assert all("fieldSelector" in item["spec"]["resourceAttributes"] for item in service.requests)

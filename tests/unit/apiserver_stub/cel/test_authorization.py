@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from apiserver_stub.apimachinery.request import RequestInfo, User
+from apiserver_stub.apimachinery.selected_objects import selected_objects
 from apiserver_stub.cel.admission import AdmissionExpression
 from apiserver_stub.cel.authorization import Authorizer, authorizer_value
 
@@ -55,3 +56,11 @@ async def test_path_is_checked_for_a_service_account() -> None:
     assert value == "reason 1"
     assert (user.name, info.verb, info.path) == ("system:serviceaccount:default:builder", "get", "/healthz")
     assert user.groups == ("system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated")
+
+
+async def test_check_is_limited_to_selected_objects() -> None:
+    pods = "authorizer.group('').resource('pods').fieldSelector('spec.nodeName=n').labelSelector('app=a')"
+
+    _, ((_, info),) = await evaluated(f"{pods}.check('list').allowed()", set())
+
+    assert info.selected == selected_objects("spec.nodeName=n", "app=a")

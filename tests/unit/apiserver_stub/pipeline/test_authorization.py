@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from apiserver_stub.apimachinery.request import RequestInfo, User
+from apiserver_stub.apimachinery.request import Query, RequestInfo, User
+from apiserver_stub.apimachinery.selected_objects import ALL, selected_objects
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.authz import ALLOW, NO_OPINION, AuthorizationResult
-from apiserver_stub.pipeline.authorization import Authorization
+from apiserver_stub.pipeline.authorization import Authorization, pinned
 from apiserver_stub.pipeline.error_responses import AuthorizationFailed
 from apiserver_stub.pipeline.request_metrics import RequestMetrics
 from nodeagent.base.identity import Identity
@@ -43,6 +44,18 @@ async def test_denied_no_opinion_and_error_are_counted_separately() -> None:
                 await authorization.authorize(User("alice"), PODS, None)
 
     assert (metrics.allowed, metrics.no_opinion, metrics.denied, metrics.undecided) == (1, 2, 1, 1)
+
+
+def test_selectors_are_attributes_if_the_gate_is_enabled() -> None:
+    query = Query("fieldSelector=spec.nodeName%3Da&labelSelector=app%3Db")
+    selected = selected_objects("spec.nodeName=a", "app=b")
+
+    assert pinned(PODS, query, selects=True).selected == selected
+    assert pinned(PODS, query, selects=True).selected_node == "a"
+    assert pinned(PODS, Query("labelSelector=app%3Db"), selects=True).selected == selected_objects("", "app=b")
+    assert pinned(PODS, query).selected == ALL
+    get = RequestInfo("get", "/api/v1/pods/a", "", "v1", "pods", name="a")
+    assert pinned(get, query, selects=True) == get
 
 
 async def test_denied_request_is_logged_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
