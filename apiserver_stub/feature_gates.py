@@ -149,36 +149,6 @@ GATES_IN_USE = frozenset(
 )
 """Gates with an effect in this server; all others belong to other components or to features that it lacks."""
 
-INTERNAL_GATES = frozenset(
-    [
-        "APIServingWithRoutine",
-        "BtreeWatchCache",
-        "ConcurrentWatchObjectDecode",
-        "ConsistentListFromCache",
-        "DeclarativeValidation",
-        "DeclarativeValidationBeta",
-        "DeclarativeValidationTakeover",
-        "DetectCacheInconsistency",
-        "ListFromCacheSnapshot",
-        "ResilientWatchCacheInitialization",
-        "SeparateCacheWatchRPC",
-        "StorageNamespaceIndex",
-        "StreamingCollectionEncodingToJSON",
-        "StreamingCollectionEncodingToProtobuf",
-        "WatchCacheInitializationPostStartHook",
-    ]
-)
-"""Gates about the internals of kube-apiserver (watch cache, encoding, generated validation) with equal responses."""
-SHARED_GATES = frozenset(
-    [
-        "ContextualLogging",
-        "LoggingAlphaOptions",
-        "LoggingBetaOptions",
-        "PodLogsQuerySplitStreams",
-    ]
-)
-"""Gates of the agent that also apply to kube-apiserver, and that this server does not read."""
-
 ALIASES = {
     "DisableKubeletCloudCredentialProviders": "DisableNodeAgentCloudCredentialProviders",
     "DisableNodeKubeProxyVersion": "DisableNodePlatformProxyVersion",

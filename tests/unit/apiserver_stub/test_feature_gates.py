@@ -9,9 +9,12 @@ import pytest
 from apiserver_stub import feature_gates
 from apiserver_stub.feature_gates import build_gates
 from apiserver_stub.gate_table import LIFE_CYCLES
+from apiserver_stub.idle_gates import REASONS
 from apiserver_stub.options import Options, OptionsError, parse, warnings
 from nodeagent.base.gates import Stage
 from nodeagent.base.release import OLDEST, Release
+from nodeagent.config.gate_table import COMPONENTS
+from nodeagent.config.gate_table import LIFE_CYCLES as AGENT_GATES
 from tests.conftest import ROWS_FILE
 
 VENDORS = ("AWS", "AzureDisk", "AzureFile", "GCE", "OpenStack", "Portworx", "vSphere")
@@ -100,7 +103,7 @@ def test_gate_without_effect_is_reported() -> None:
 
 def test_used_gates_are_those_that_the_code_reads() -> None:
     root = Path(feature_gates.__file__).parent
-    texts = [path.read_text() for path in root.rglob("*.py") if path.name != "feature_gates.py"]
+    texts = [path.read_text() for path in root.rglob("*.py") if path.name not in ("feature_gates.py", "idle_gates.py")]
 
     movable = [
         name for name, stages in LIFE_CYCLES.items() if any(stage.gate and not stage.gate.locked for stage in stages)
@@ -108,6 +111,20 @@ def test_used_gates_are_those_that_the_code_reads() -> None:
     requested = {name for name in movable if any(f'"{name}"' in text for text in texts)}
 
     assert requested == feature_gates.GATES_IN_USE
+
+
+def test_gate_without_effect_has_a_reason_or_another_component() -> None:
+    idle = {
+        name
+        for name, stages in LIFE_CYCLES.items()
+        if name not in feature_gates.GATES_IN_USE
+        and any(stage.gate is not None and not stage.gate.locked for stage in stages)
+    }
+    others = {name for name in idle if name in COMPONENTS or name in AGENT_GATES}
+
+    assert REASONS.keys() <= idle
+    assert idle - others <= REASONS.keys()
+    assert {name for name in others if COMPONENTS.get(name) == "kube-apiserver"} <= REASONS.keys()
 
 
 def test_alias_sets_the_same_gate() -> None:

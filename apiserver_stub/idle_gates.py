@@ -1,0 +1,60 @@
+"""Feature gates for kube-apiserver without an effect in this server, and the reasons. Data, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_ALWAYS = "the feature is always enabled"
+_INTERNAL = "about the internals of kube-apiserver; the responses do not depend on it"
+_ALPHA = "an alpha feature that is off by default and not implemented"
+_DEPRECATED = "it restores a deprecated behavior, which the server does not have"
+
+_GATES: Mapping[str, tuple[str, ...]] = {
+    _ALWAYS: (
+        "ContextualLogging",
+        "RetryGenerateName",
+        "StrictCostEnforcementForVAP",
+        "StrictCostEnforcementForWebhooks",
+    ),
+    _INTERNAL: (
+        "APIServingWithRoutine",
+        "BtreeWatchCache",
+        "ConcurrentWatchObjectDecode",
+        "ConsistentListFromCache",
+        "DeclarativeValidation",
+        "DeclarativeValidationBeta",
+        "DeclarativeValidationTakeover",
+        "DetectCacheInconsistency",
+        "ListFromCacheSnapshot",
+        "ResilientWatchCacheInitialization",
+        "SeparateCacheWatchRPC",
+        "StorageNamespaceIndex",
+        "StreamingCollectionEncodingToJSON",
+        "StreamingCollectionEncodingToProtobuf",
+        "WatchCacheInitializationPostStartHook",
+        "WatchFromStorageWithoutResourceVersion",
+    ),
+    _ALPHA: (
+        "AllowUnsafeMalformedObjectDeletion",
+        "CBORServingAndStorage",
+        "ManifestBasedAdmissionControlConfig",
+        "PodLogsQuerySplitStreams",
+        "ShardedListAndWatch",
+    ),
+    _DEPRECATED: ("DefaultHostNetworkHostPortsInPodTemplates", "SkipReadOnlyValidationGCE"),
+    "for kube-proxy": ("AllowServiceExternalIPs",),
+    "cluster IPs are allocated either in bitmaps or as IPAddresses, never in both": ("DisableAllocatorDualWrite",),
+    "the width of a list depends on the number of its objects": ("SizeBasedListCostEstimate",),
+    "there are no alpha options for logs": ("LoggingAlphaOptions",),
+    "there are no beta options for logs": ("LoggingBetaOptions",),
+    "only version 2 of the KMS API is supported": ("KMSv1",),
+    "service account tokens are signed with a key file only": ("ExternalServiceAccountTokenSigner",),
+    "servers that share a store serve the same kinds, so requests are never forwarded to others": (
+        "UnknownVersionInteroperabilityProxy",
+    ),
+    "mutating policies are not supported; mutating webhooks are": ("MutatingAdmissionPolicy",),
+    "impersonation requires the permission to impersonate without constraints": ("ConstrainedImpersonation",),
+}
+
+REASONS: Mapping[str, str] = {name: reason for reason, names in _GATES.items() for name in names}
+"""Gates, with the reason why each has no effect."""
