@@ -82,6 +82,7 @@ GATES_IN_USE = frozenset(
         "MutablePVNodeAffinity",
         "MutablePodResourcesForSuspendedJobs",
         "MutableSchedulingDirectivesForSuspendedJobs",
+        "MutatingAdmissionPolicy",
         "NodeAgentFineGrainedAuthz",
         "NodeAgentServiceAccountTokenForCredentialProviders",
         "NodeDeclaredFeatures",

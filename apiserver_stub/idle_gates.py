@@ -52,7 +52,6 @@ _GATES: Mapping[str, tuple[str, ...]] = {
     "servers that share a store serve the same kinds, so requests are never forwarded to others": (
         "UnknownVersionInteroperabilityProxy",
     ),
-    "mutating policies are not supported; mutating webhooks are": ("MutatingAdmissionPolicy",),
     "impersonation requires the permission to impersonate without constraints": ("ConstrainedImpersonation",),
 }
 

@@ -1,4 +1,4 @@
-"""Evaluation of ValidatingAdmissionPolicies: conditions, variables, validations and audit annotations. No I/O."""
+"""Evaluation of admission policies: conditions and variables; validations and audit annotations. No I/O."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Failure(Struct, frozen=True):
 
 
 class Policy:
-    """One policy, compiled."""
+    """One policy, compiled: the parts of all policies."""
 
     def __init__(self, obj: Object) -> None:
         """Compile the expressions of *obj*.
@@ -42,6 +42,18 @@ class Policy:
         self.param_kind: Object = spec.get("paramKind") or {}
         self.conditions = [AdmissionExpression(item["expression"]) for item in spec.get("matchConditions") or ()]
         self.variables = {item["name"]: AdmissionExpression(item["expression"]) for item in spec.get("variables") or ()}
+
+
+class ValidatingPolicy(Policy):
+    """One validating policy, compiled."""
+
+    def __init__(self, obj: Object) -> None:
+        """Compile the expressions of *obj*.
+
+        :raises CelError: an expression does not compile; stored policies are validated, so theirs do.
+        """
+        super().__init__(obj)
+        spec = obj.get("spec") or {}
         self.validations = [
             (
                 item,
@@ -82,61 +94,7 @@ class Evaluation:
             raise CelError(errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]")
         return True
 
-    def failures(self) -> Iterator[Failure]:
-        """Yield a failure for each validation that is false, or that cannot be evaluated if the policy fails closed.
-
-        If the validations cost too much together, that is the only failure.
-        """
-        results: list[tuple[int, bool | CelError]] = []
-        try:
-            for index, (_, expression, _) in enumerate(self._policy.validations):
-                try:
-                    results.append((index, self._value(expression) is True))
-                except OutOfBudget:
-                    raise
-                except CelError as error:
-                    results.append((index, error))
-        except OutOfBudget as error:
-            if self._policy.fails_closed:
-                yield Failure(str(error))
-            return
-        for index, result in results:
-            item, expression, message = self._policy.validations[index]
-            if isinstance(result, CelError):
-                if self._policy.fails_closed:
-                    yield Failure(_evaluation_error(expression, result), index=index)
-            elif not result:
-                yield Failure(self._message(item, message), item.get("reason") or "Invalid", index)
-
-    def annotations(self) -> Iterator[tuple[str, str] | Failure]:
-        """Yield the key and value of each audit annotation, or a failure if it cannot be evaluated."""
-        self._budget = Budget()
-        for key, expression in self._policy.annotations:
-            try:
-                value = self._value(expression)
-            except OutOfBudget as error:
-                if self._policy.fails_closed:
-                    yield Failure(str(error))
-                return
-            except CelError as error:
-                if self._policy.fails_closed:
-                    yield Failure(_evaluation_error(expression, error))
-                continue
-            if isinstance(value, str) and (text := value.strip()):
-                yield key, text.encode()[:_ANNOTATION_BYTES].decode(errors="ignore")
-
-    def _message(self, item: Object, expression: AdmissionExpression | None) -> str:
-        if expression is not None:
-            try:
-                value = self._value(expression)
-            except CelError:
-                value = None
-            text = value.strip() if isinstance(value, str) else ""
-            if text and "\n" not in text and len(text.encode()) <= _MESSAGE_BYTES:
-                return text
-        return str(item.get("message") or "").strip() or f"failed expression: {str(item['expression']).strip()}"
-
-    def _value(self, expression: AdmissionExpression) -> Any:
+    def value(self, expression: AdmissionExpression) -> Any:
         """Return the value of *expression*; the variables that it refers to are evaluated once each."""
         names = [next(filter(None, match)) for match in _REFERENCE.findall(expression.text)]
         for name in names:
@@ -156,11 +114,73 @@ class Evaluation:
         if name in self._values or name in self._errors or name not in self._policy.variables:
             return
         try:
-            self._values[name] = self._value(self._policy.variables[name])
+            self._values[name] = self.value(self._policy.variables[name])
         except OutOfBudget:
             raise
         except CelError as error:
             self._errors[name] = error
+
+
+class Validation(Evaluation):
+    """Evaluation of a validating policy."""
+
+    def __init__(self, policy: ValidatingPolicy, data: dict[str, Any]) -> None:
+        super().__init__(policy, data)
+        self._validations, self._annotations = policy.validations, policy.annotations
+
+    def failures(self) -> Iterator[Failure]:
+        """Yield a failure for each validation that is false, or that cannot be evaluated if the policy fails closed.
+
+        If the validations cost too much together, that is the only failure.
+        """
+        results: list[tuple[int, bool | CelError]] = []
+        try:
+            for index, (_, expression, _) in enumerate(self._validations):
+                try:
+                    results.append((index, self.value(expression) is True))
+                except OutOfBudget:
+                    raise
+                except CelError as error:
+                    results.append((index, error))
+        except OutOfBudget as error:
+            if self._policy.fails_closed:
+                yield Failure(str(error))
+            return
+        for index, result in results:
+            item, expression, message = self._validations[index]
+            if isinstance(result, CelError):
+                if self._policy.fails_closed:
+                    yield Failure(_evaluation_error(expression, result), index=index)
+            elif not result:
+                yield Failure(self._message(item, message), item.get("reason") or "Invalid", index)
+
+    def annotations(self) -> Iterator[tuple[str, str] | Failure]:
+        """Yield the key and value of each audit annotation, or a failure if it cannot be evaluated."""
+        self._budget = Budget()
+        for key, expression in self._annotations:
+            try:
+                value = self.value(expression)
+            except OutOfBudget as error:
+                if self._policy.fails_closed:
+                    yield Failure(str(error))
+                return
+            except CelError as error:
+                if self._policy.fails_closed:
+                    yield Failure(_evaluation_error(expression, error))
+                continue
+            if isinstance(value, str) and (text := value.strip()):
+                yield key, text.encode()[:_ANNOTATION_BYTES].decode(errors="ignore")
+
+    def _message(self, item: Object, expression: AdmissionExpression | None) -> str:
+        if expression is not None:
+            try:
+                value = self.value(expression)
+            except CelError:
+                value = None
+            text = value.strip() if isinstance(value, str) else ""
+            if text and "\n" not in text and len(text.encode()) <= _MESSAGE_BYTES:
+                return text
+        return str(item.get("message") or "").strip() or f"failed expression: {str(item['expression']).strip()}"
 
 
 def _evaluation_error(expression: AdmissionExpression, error: CelError) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from apiserver_stub.cel import (
     devices,
     first_line,
     library,
+    mutations,
     types,
 )
 from apiserver_stub.cel.issues import issues_of
@@ -43,6 +44,7 @@ _FUNCTIONS = (
     *(item for item in library.FUNCTIONS if item.name not in devices.COMPARISONS),
     *addresses.FUNCTIONS,
     *authorization.FUNCTIONS,
+    *mutations.FUNCTIONS,
 )
 """Versions and quantities share the functions that compare them."""
 _ERROR = re.compile(r"^(?:INVALID_ARGUMENT: )?ERROR: .*$", re.MULTILINE)
@@ -58,12 +60,25 @@ class InstantiationError(CelError):
 class AdmissionExpression(MeteredExpression):
     """An expression of a stored webhook configuration or policy, to be evaluated."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, rewrite: Callable[[bytes], bytes] = bytes) -> None:
         """Compile *text*, whose types were checked when it was stored.
 
+        :param rewrite: changes the parsed expression.
         :raises CelError: it does not compile.
         """
-        super().__init__(text, *_evaluation())
+        super().__init__(text, *_evaluation(), rewrite=rewrite)
+
+
+def parse(text: str) -> bytes:
+    """Return the parsed expression *text*, a ``cel.expr.ParsedExpr`` in ``google.protobuf.Any``.
+
+    :raises CelError: its syntax is invalid.
+    """
+    try:
+        parsed: bytes = _evaluation()[0].compile(text, disable_check=True).serialize()
+    except RuntimeError as error:
+        raise CelError(f"compilation failed: {first_line(error)}") from None
+    return parsed
 
 
 class Checker:

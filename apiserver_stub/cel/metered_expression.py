@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from apiserver_stub.cel import CelError, Expression, first_line
@@ -19,18 +19,26 @@ _ITERATIONS = "Iteration budget exceeded"
 class MeteredExpression(Expression):
     """An expression of a stored object, to be evaluated for the requests of users."""
 
-    def __init__(self, text: str, environment: cel.Env, error: cel.Type, compiled: str = "") -> None:
+    def __init__(
+        self,
+        text: str,
+        environment: cel.Env,
+        error: cel.Type,
+        compiled: str = "",
+        rewrite: Callable[[bytes], bytes] = bytes,
+    ) -> None:
         """Compile *text*, whose types were checked when it was stored.
 
         :param environment: has the functions of :func:`apiserver_stub.cel.metering.metered`.
         :param error: type of errors.
         :param compiled: expression to compile instead of *text*.
+        :param rewrite: changes the parsed expression, a ``cel.expr.ParsedExpr`` in ``google.protobuf.Any``.
         :raises CelError: it does not compile.
         """
         self.text, self._error = text, error
         try:
             parsed = environment.compile(compiled or text, disable_check=True)
-            expression, self._cost = instrumented(parsed.serialize())
+            expression, self._cost = instrumented(rewrite(parsed.serialize()))
             self._program = environment.deserialize(expression)
         except RuntimeError as problem:
             raise CelError(f"compilation failed: {first_line(problem)}") from None

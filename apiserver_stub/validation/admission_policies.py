@@ -48,7 +48,7 @@ def validate_policy(new: Object, old: Object | None = None) -> list[Cause]:
     causes = validate_choice(spec.get("failurePolicy"), "spec.failurePolicy", FAILURE_POLICIES)
     has_params = spec.get("paramKind") is not None
     if has_params:
-        causes += _validate_param_kind(spec["paramKind"], "spec.paramKind")
+        causes += validate_param_kind(spec["paramKind"], "spec.paramKind")
     match = spec.get("matchConstraints")
     if match is None:
         causes.append(required("spec.matchConstraints"))
@@ -61,7 +61,7 @@ def validate_policy(new: Object, old: Object | None = None) -> list[Cause]:
         causes += validate_match_conditions(conditions, "spec.matchConditions", params=has_params)
     checker = Checker(params=has_params, composed=bool(spec.get("variables")))
     for index, variable in enumerate(spec.get("variables") or ()):
-        causes += _validate_variable(checker, variable, f"spec.variables[{index}]")
+        causes += validate_variable(checker, variable, f"spec.variables[{index}]")
     validations, annotations = spec.get("validations") or [], spec.get("auditAnnotations") or []
     if not validations and not annotations:
         return [*causes, required("spec.validations", _NO_EFFECT), required("spec.auditAnnotations", _NO_EFFECT)]
@@ -94,13 +94,14 @@ def validate_binding(spec: Object) -> list[Cause]:
     else:
         causes = [required("spec.policyName")]
     if (reference := spec.get("paramRef")) is not None:
-        causes += _validate_param_ref(reference, "spec.paramRef")
+        causes += validate_param_ref(reference, "spec.paramRef")
     causes += validate_match_resources(spec.get("matchResources"), "spec.matchResouces")  # As upstream spells it.
     causes += _validate_actions(spec.get("validationActions") or [], "spec.validationActions")
     return causes
 
 
-def _validate_param_kind(kind: Object, field: str) -> list[Cause]:
+def validate_param_kind(kind: Object, field: str) -> list[Cause]:
+    """Return the errors in the kind of the parameters of a policy."""
     causes: list[Cause] = []
     name, version_field = kind.get("kind") or "", f"{field}.apiVersion"
     api_version = kind.get("apiVersion") or ""
@@ -124,7 +125,8 @@ def _validate_param_kind(kind: Object, field: str) -> list[Cause]:
     return causes
 
 
-def _validate_variable(checker: Checker, variable: Object, field: str) -> Iterable[Cause]:
+def validate_variable(checker: Checker, variable: Object, field: str) -> Iterable[Cause]:
+    """Yield the errors of a variable, and declare it in *checker*."""
     name, text = variable.get("name") or "", variable.get("expression") or ""
     is_identifier = bool(_IDENTIFIER.fullmatch(name)) and name not in RESERVED
     if not name.strip():
@@ -183,7 +185,8 @@ def _validate_annotations(checker: Checker, annotations: Sequence[Object], polic
         seen.add(key)
 
 
-def _validate_param_ref(reference: Object, field: str) -> Iterable[Cause]:
+def validate_param_ref(reference: Object, field: str) -> Iterable[Cause]:
+    """Yield the errors in the reference of a binding to parameters."""
     name, selector = reference.get("name") or "", reference.get("selector")
     if name:
         yield from invalid_each(f"{field}.name", name, path_problems(name))

@@ -7,12 +7,12 @@ from typing import Any, Self
 
 from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.admission.context import AdmissionContext
-from apiserver_stub.admission.listers import Lister, labels_of
-from apiserver_stub.admission.policy_evaluation import Evaluation, Failure, Policy
+from apiserver_stub.admission.listers import Lister
+from apiserver_stub.admission.policy_evaluation import Failure, ValidatingPolicy, Validation
+from apiserver_stub.admission.policy_matching import PolicyMatcher
 from apiserver_stub.admission.webhooks.conditions import Views, condition_data, views_of
-from apiserver_stub.admission.webhooks.matching import is_exempt, matched_as, namespace_matches, object_matches
+from apiserver_stub.admission.webhooks.matching import is_exempt
 from apiserver_stub.apimachinery import objects
-from apiserver_stub.apimachinery.label_selectors import read_selector
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.cel import CelError
 from apiserver_stub.cel.authorization import Authorizer, Decide
@@ -36,11 +36,12 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
     operations = ("CREATE", "UPDATE", "DELETE", "CONNECT")
 
     def __init__(self, lister: Lister, registry: Registry, decide: Decide, identity: Identity) -> None:
-        self._lister, self._registry, self._decide = lister, registry, decide
+        self._lister, self._decide = lister, decide
+        self._matcher = PolicyMatcher(lister, registry)
         self._group = identity.group("admissionregistration")
         self._served = any((item.group, item.plural) == (self._group, _POLICIES) for item in registry)
         self._audit_failure = identity.group("validation.policy.admission") + "/validation_failure"
-        self._policies: tuple[list[Object], dict[str, Policy]] = ([], {})
+        self._policies: tuple[list[Object], dict[str, ValidatingPolicy]] = ([], {})
 
     @classmethod
     async def create(cls, context: AdmissionContext) -> Self:
@@ -71,24 +72,26 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
             error.details = {**(error.details or {}), "causes": [{"message": text}]}
             raise error
 
-    def _matched(self, policies: Iterable[Policy], call: AdmissionRequest) -> Iterator[tuple[Policy, Resource]]:
+    def _matched(
+        self, policies: Iterable[ValidatingPolicy], call: AdmissionRequest
+    ) -> Iterator[tuple[ValidatingPolicy, Resource]]:
         """Yield the policies that match the request, and the resource as which each does."""
-        namespace = self._lister.namespace(call.namespace) if call.resource.namespaced else {}
+        namespace = self._matcher.namespace_of(call)
         for policy in policies:
-            if (seen_as := self._match(policy.match, call, namespace)) is not None:
+            if (seen_as := self._matcher.match(policy.match, call, namespace)) is not None:
                 yield policy, seen_as
 
     def _denials(
-        self, matched: Iterable[tuple[Policy, Resource]], call: AdmissionRequest, views: Views
+        self, matched: Iterable[tuple[ValidatingPolicy, Resource]], call: AdmissionRequest, views: Views
     ) -> list[tuple[str, Failure]]:
         """Return the failures that deny the request; add warnings and audit annotations for the others."""
-        namespace = self._lister.namespace(call.namespace) if call.resource.namespaced else {}
+        namespace = self._matcher.namespace_of(call)
         denials: list[tuple[str, Failure]] = []
         for policy, seen_as in matched:
             annotations: dict[str, list[str]] = {}
             for binding in self._lister.every(f"{self._group}/{_BINDINGS}"):
                 spec = binding.get("spec") or {}
-                if spec.get("policyName") == policy.name and self._binding_matches(
+                if spec.get("policyName") == policy.name and self._matcher.binding_matches(
                     spec.get("matchResources"), call, namespace
                 ):
                     denials += self._apply(policy, binding, call, seen_as, views, namespace, annotations)
@@ -98,7 +101,7 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
 
     def _apply(
         self,
-        policy: Policy,
+        policy: ValidatingPolicy,
         binding: Object,
         call: AdmissionRequest,
         seen_as: Resource,
@@ -130,15 +133,15 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
                 annotations.setdefault(result[0], []).append(result[1])
 
     def _evaluations(
-        self, policy: Policy, spec: Object, call: AdmissionRequest, data: dict[str, Any]
-    ) -> tuple[list[Evaluation], list[Failure]]:
+        self, policy: ValidatingPolicy, spec: Object, call: AdmissionRequest, data: dict[str, Any]
+    ) -> tuple[list[Validation], list[Failure]]:
         """Return an evaluation for each parameter object for which *policy* applies, and failures to determine that."""
         evaluations, failures = [], []
-        parameters = self._params(policy.param_kind, spec.get("paramRef"), call)
+        parameters = self._matcher.params(policy.param_kind, spec.get("paramRef"), call)
         if not parameters and (spec.get("paramRef") or {}).get("parameterNotFoundAction") != "Allow":
             failures.append(Failure("no params found for policy binding with `Deny` parameterNotFoundAction"))
         for params in parameters:
-            evaluation = Evaluation(policy, {**data, "params": params})
+            evaluation = Validation(policy, {**data, "params": params})
             try:
                 if evaluation.applies():
                     evaluations.append(evaluation)
@@ -147,49 +150,8 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
                     failures.append(Failure(str(error)))
         return evaluations, failures
 
-    def _params(self, kind: Object, reference: Object | None, call: AdmissionRequest) -> list[Object | None]:
-        """Return the parameter objects, or ``None`` as the only one if the policy or the binding has no reference."""
-        if not kind or not reference:
-            return [None]
-        group, _, version = str(kind.get("apiVersion") or "").rpartition("/")
-        resource = next(
-            (
-                item
-                for item in self._registry
-                if (item.group, item.version, item.kind) == (group, version, kind.get("kind"))
-            ),
-            None,
-        )
-        if resource is None:
-            return []
-        namespace = (reference.get("namespace") or call.namespace) if resource.namespaced else ""
-        if name := reference.get("name"):
-            found = self._lister.find(resource.storage, name, namespace)
-            return [found] if found is not None else []
-        selector = read_selector(reference.get("selector"))
-        return [item for item in self._lister.every(resource.storage, namespace) if selector.matches(labels_of(item))]
-
-    def _match(self, match: Object, call: AdmissionRequest, namespace: Object) -> Resource | None:
-        """Return the resource as which *match* matches the request, or ``None``."""
-        policy = match.get("matchPolicy") or ""
-        if not namespace_matches(read_selector(match.get("namespaceSelector")), call, namespace):
-            return None
-        if not object_matches(read_selector(match.get("objectSelector")), call):
-            return None
-        if matched_as(match.get("excludeResourceRules") or (), policy, call, self._registry) is not None:
-            return None
-        return matched_as(match.get("resourceRules") or (), policy, call, self._registry)
-
-    def _binding_matches(self, match: Object | None, call: AdmissionRequest, namespace: Object) -> bool:
-        if not match:
-            return True
-        if match.get("resourceRules"):
-            return self._match(match, call, namespace) is not None
-        every = [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*", "*/*"]}]
-        return self._match({**match, "resourceRules": every}, call, namespace) is not None
-
-    def _current(self) -> dict[str, Policy]:
+    def _current(self) -> dict[str, ValidatingPolicy]:
         stored = self._lister.every(f"{self._group}/{_POLICIES}")
         if stored is not self._policies[0]:
-            self._policies = stored, {item["metadata"]["name"]: Policy(item) for item in stored}
+            self._policies = stored, {item["metadata"]["name"]: ValidatingPolicy(item) for item in stored}
         return self._policies[1]

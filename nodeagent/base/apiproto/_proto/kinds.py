@@ -2,6 +2,10 @@
 
 KINDS = {
     "admissionregistration_v1": (
+        "MutatingAdmissionPolicy",
+        "MutatingAdmissionPolicyBinding",
+        "MutatingAdmissionPolicyBindingList",
+        "MutatingAdmissionPolicyList",
         "MutatingWebhookConfiguration",
         "MutatingWebhookConfigurationList",
         "ValidatingAdmissionPolicy",

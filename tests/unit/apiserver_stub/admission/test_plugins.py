@@ -35,7 +35,7 @@ ON = (
     "ValidatingAdmissionWebhook",
     "ResourceQuota",
 )
-LATER = ("PodTopologyLabels", "NodeDeclaredFeatureValidator", "PodResizeValidator")
+LATER = ("PodTopologyLabels", "NodeDeclaredFeatureValidator", "PodResizeValidator", "MutatingAdmissionPolicy")
 """Plugins of later releases than that of the specification."""
 OFF = (
     "AlwaysAdmit",

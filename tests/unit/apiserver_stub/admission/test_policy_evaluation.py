@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.admission.policy_evaluation import Evaluation, Failure, Policy
+from apiserver_stub.admission.policy_evaluation import Failure, ValidatingPolicy, Validation
 from apiserver_stub.cel import CelError
 
 OBJECT = {"metadata": {"name": "x"}, "data": {"a": "1", "b": "2"}}
 
 
-def evaluation(**spec: Any) -> Evaluation:
+def evaluation(**spec: Any) -> Validation:
     data = {"object": OBJECT, "oldObject": None, "request": {}, "params": None, "namespaceObject": None}
-    return Evaluation(Policy({"metadata": {"name": "p"}, "spec": spec}), data)
+    return Validation(ValidatingPolicy({"metadata": {"name": "p"}, "spec": spec}), data)
 
 
 def named(**expressions: str) -> list[dict[str, str]]:
@@ -98,7 +98,7 @@ EXPENSIVE = "object.text.contains(object.text)"
 TEXT = {"text": "a" * 9300}
 
 
-def expensive(count: int, **spec: Any) -> Evaluation:
+def expensive(count: int, **spec: Any) -> Validation:
     found = evaluation(**spec, validations=[{"expression": EXPENSIVE}] * count)
     found._data["object"] = TEXT
     return found
