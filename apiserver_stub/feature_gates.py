@@ -36,6 +36,7 @@ GATES_IN_USE = frozenset(
         "ComponentFlagz",
         "ComponentSLIs",
         "ComponentStatusz",
+        "ConstrainedImpersonation",
         "ContainerRestartRules",
         "ContainerStopSignals",
         "CrossNamespaceVolumeDataSource",

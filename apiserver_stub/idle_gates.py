@@ -52,7 +52,6 @@ _GATES: Mapping[str, tuple[str, ...]] = {
     "servers that share a store serve the same kinds, so requests are never forwarded to others": (
         "UnknownVersionInteroperabilityProxy",
     ),
-    "impersonation requires the permission to impersonate without constraints": ("ConstrainedImpersonation",),
 }
 
 REASONS: Mapping[str, str] = {name: reason for reason, names in _GATES.items() for name in names}

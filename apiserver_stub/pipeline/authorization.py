@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from apiserver_stub.apimachinery.request import Query, RequestInfo, User
 from apiserver_stub.apimachinery.selected_objects import selected_objects
 from apiserver_stub.apimachinery.status import ApiError, details_of, qualified, quote
-from apiserver_stub.authn.impersonation import NoUserNamed, impersonate
+from apiserver_stub.authn.constrained_impersonation import completed, constrained_permissions
+from apiserver_stub.authn.impersonation import ImpersonatedIdentity, NoUserNamed, read_identity
 from apiserver_stub.pipeline.error_responses import AuthorizationFailed, PlainError
 from apiserver_stub.validation.names import path_problems
 from nodeagent.base.logging import v_level
@@ -26,27 +27,51 @@ _log = logging.getLogger(__name__)
 
 
 class Authorization:
-    """Impersonation and authorization of requests."""
+    """Impersonation and authorization of requests.
 
-    def __init__(self, authorizer: Authorizer, metrics: RequestMetrics, identity: Identity) -> None:
-        self._authorizer, self._metrics = authorizer, metrics
+    :param constrains: whether users may be permitted to impersonate others for some requests only.
+    """
+
+    def __init__(
+        self, authorizer: Authorizer, metrics: RequestMetrics, identity: Identity, *, constrains: bool = False
+    ) -> None:
+        self._authorizer, self._metrics, self._constrains = authorizer, metrics, constrains
         self._user_group = identity.group("authentication")
         """API group of user attributes in permissions to impersonate."""
 
-    async def impersonate(self, user: User, http: HttpRequest, audit_context: AuditContext | None) -> User:
-        """Return the user that *user* impersonates, after authorization of each part; *user* itself without headers."""
+    async def impersonate(
+        self, user: User, http: HttpRequest, info: RequestInfo, audit_context: AuditContext | None
+    ) -> User:
+        """Return the user that *user* impersonates for the request *info*; *user* itself without headers.
 
-        async def allowed(info: RequestInfo) -> None:
-            await self.authorize(user, info, audit_context)
-
+        :raises ApiError: 403, the impersonation is not permitted.
+        """
         try:
-            other = await impersonate(http.headers, allowed, self._user_group)
+            identity = read_identity(http.headers, self._user_group)
         except NoUserNamed as error:
             text = f'Internal Server Error: "{http.target}": requested {error} without impersonating a user'
             raise PlainError(500, "InternalError", text) from None
-        if audit_context is not None and other is not None:
+        if identity is None:
+            return user
+        if self._constrains and await self._permits(user, identity, info):
+            other = completed(identity)
+        else:
+            for permission in identity.permissions(self._user_group):
+                await self.authorize(user, permission, audit_context)
+            other = identity.user()
+        if audit_context is not None:
             audit_context.impersonated(other)
-        return other or user
+        return other
+
+    async def _permits(self, user: User, identity: ImpersonatedIdentity, info: RequestInfo) -> bool:
+        """Return whether *user* may impersonate *identity* for the request *info*, but maybe not for others."""
+        for permissions in constrained_permissions(identity, user, info, self._user_group):
+            for permission in permissions:
+                if not (await self._authorizer.authorize(user, permission)).allowed:
+                    break
+            else:
+                return True
+        return False
 
     async def authorize(self, user: User, info: RequestInfo, audit_context: AuditContext | None) -> None:
         """Return if *user* is authorized.

@@ -152,7 +152,7 @@ class RequestHandler:
                         await audit_context.received()
             if is_requested(http.headers):
                 with tracing.child("impersonation"):
-                    user = await self._authorization.impersonate(user, http, audit_context)
+                    user = await self._authorization.impersonate(user, http, authorized, audit_context)
             remote = self._remotes.find(info) if self._remotes.table else None
             if info.is_resource and remote is None:
                 resource = self._registry.find(info.group, info.version, info.resource)

@@ -172,7 +172,9 @@ async def build_pipeline(
         identity=options.identity,
         lifecycle=lifecycle,
         authenticator=authenticator,
-        authorization=Authorization(authorizer, requests, options.identity),
+        authorization=Authorization(
+            authorizer, requests, options.identity, constrains=gates.enabled("ConstrainedImpersonation")
+        ),
         audit=audit,
         registry=registry,
         remotes=remotes,

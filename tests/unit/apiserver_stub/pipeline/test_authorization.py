@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from apiserver_stub.apimachinery.request import Query, RequestInfo, User
@@ -69,3 +72,40 @@ async def test_denied_request_is_logged_with_its_reason(caplog: pytest.LogCaptur
     (record,) = caplog.records
     assert (record.getMessage(), vars(record)["URI"]) == ("Forbidden", "/api/v1/pods")
     assert vars(record)["reason"] == "RBAC: no rule"
+
+
+@pytest.mark.parametrize("constrains", [True, False])
+@pytest.mark.parametrize(
+    ("granted", "permitted"),
+    [
+        ({"impersonate-on:user-info:list", "impersonate:user-info"}, True),
+        ({"impersonate-on:user-info:get", "impersonate:user-info"}, False),
+        ({"impersonate-on:user-info:list"}, False),
+    ],
+)
+async def test_impersonation_may_be_permitted_for_one_verb(
+    constrains: bool, granted: set[str], permitted: bool
+) -> None:
+    class Granted:
+        async def authorize(self, user: User, info: RequestInfo) -> AuthorizationResult:
+            return ALLOW if info.verb in granted else NO_OPINION
+
+    authorization = Authorization(Granted(), RequestMetrics(), Identity(), constrains=constrains)  # type: ignore[arg-type]
+    http: Any = SimpleNamespace(headers={"Impersonate-User": "alice"}, target="/api/v1/pods")
+
+    if permitted and constrains:
+        assert (await authorization.impersonate(User("jane"), http, PODS, None)).name == "alice"
+    else:
+        with pytest.raises(ApiError, match='cannot impersonate resource "users" in API group ""'):
+            await authorization.impersonate(User("jane"), http, PODS, None)
+
+
+async def test_permission_to_impersonate_suffices() -> None:
+    class Granted:
+        async def authorize(self, user: User, info: RequestInfo) -> AuthorizationResult:
+            return ALLOW if info.verb == "impersonate" else NO_OPINION
+
+    authorization = Authorization(Granted(), RequestMetrics(), Identity(), constrains=True)  # type: ignore[arg-type]
+    http: Any = SimpleNamespace(headers={"Impersonate-User": "alice"}, target="/api/v1/pods")
+
+    assert (await authorization.impersonate(User("jane"), http, PODS, None)).name == "alice"
