@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import shutil
@@ -61,20 +62,26 @@ class Demo:
         assert process.returncode == 0, output
         return output
 
-    def processes(self) -> list[str]:
-        """Return the command lines of processes that use the demo's directory."""
-        found = []
+    def processes(self) -> dict[int, str]:
+        """Return the command lines of processes that use the demo's directory, and of its containers."""
+        found = {}
+        name = os.fsencode(self.directory)
         for entry in Path("/proc").iterdir():
             if entry.name.isdecimal():
                 try:
                     line = (entry / "cmdline").read_bytes()
+                    mounts = (entry / "mountinfo").read_bytes().splitlines()
                 except OSError:
                     continue
-                if os.fsencode(self.directory) in line:
-                    found.append(line.replace(b"\0", b" ").decode())
+                if name in line or any(mount.split()[4] == b"/" and name in mount for mount in mounts):
+                    found[int(entry.name)] = line.replace(b"\0", b" ").decode()
         return found
 
     def close(self) -> None:
+        """Remove everything that a failed test left."""
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         for point in reversed([line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]):
             if point.startswith(f"{self.directory}/"):
                 subprocess.run(["umount", "--lazy", point], check=False)
@@ -96,7 +103,7 @@ def test_pod_runs_without_a_runtime_and_everything_is_stopped(demo: Demo) -> Non
     for text in ("demo-node  Ready=True", "Sandbox", "tick 1 from demo", "read: tick", "Container started"):
         assert text in result.stdout
     assert "terminated and deleted" in result.stdout
-    assert demo.processes() == []
+    assert demo.processes() == {}
     assert not (demo.root / "runtime/keeper.json").exists()
     assert not Path("/sys/class/net/nodeagent0").exists()
     assert list((demo.root / "runtime/containers").iterdir()) == []
@@ -127,7 +134,7 @@ def test_demo_works_in_a_chroot_on_a_plain_directory() -> None:
 
         assert result.returncode == 0, result.stdout + result.stderr
         assert "tick 1 from demo" in result.stdout
-        assert demo.processes() == []
+        assert demo.processes() == {}
     finally:
         demo.close()
 
@@ -153,7 +160,7 @@ def test_kept_pod_keeps_running_and_is_adopted_by_the_next_run(demo: Demo) -> No
     since = [line.partition("  running since")[2] for line in (first + again).splitlines() if "  running since" in line]
     assert since[0] == since[1]
     assert "terminated and deleted" in again
-    assert demo.processes() == []
+    assert demo.processes() == {}
 
 
 def test_terminal_prompts_whether_to_stop_the_pod() -> None:
@@ -168,7 +175,7 @@ def test_terminal_prompts_whether_to_stop_the_pod() -> None:
         os.write(ours, b"y\n")
         assert b"terminated and deleted" in _until(ours, b"Stopped ")
         assert process.wait(30) == 0
-        assert demo.processes() == []
+        assert demo.processes() == {}
     finally:
         process.kill()
         process.wait()
@@ -215,7 +222,7 @@ def test_pods_of_the_documentation_run_in_the_demo(monkeypatch: pytest.MonkeyPat
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
         demo.close()
-    assert demo.processes() == []
+    assert demo.processes() == {}
 
 
 def test_specified_runtime_is_used(containerd) -> None:
