@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from apiserver_stub.apimachinery.objects import Object, decode, dig
 from apiserver_stub.apimachinery.status import ApiError, internal, not_found
 from apiserver_stub.egress.dialing import Dialer, DirectDialer, client_context, connection_error
+from apiserver_stub.nodes.addressing import is_port
 from apiserver_stub.nodes.endpoint import Endpoint
 from nodeagent.base.atomic_file import write_private
 from nodeagent.base.structs import Struct
@@ -105,10 +106,13 @@ class NodeAgents:
         """Return the endpoint of a node's agent.
 
         :param kind: resource named in the 404.
-        :raises ApiError: 404, the node does not exist; 500, it has no address of a preferred type.
+        :raises ApiError: 404, the node does not exist; 500, it has no address of a preferred type; 503, its port is
+            invalid.
         """
         node = self.node(node_name, kind)
         port = dig(node, ("status", "daemonEndpoints", "kubeletEndpoint", "Port")) or DEFAULT_PORT
+        if not is_port(str(port)):  # The status of a node is not validated.
+            raise Unreachable(f"dial tcp: address {port}: invalid port")
         host = await self._choose(preferred(node, self._types), port)
         return Endpoint(host, port, self._trusting if verify else self._unverified)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -46,3 +48,26 @@ async def test_connection_attempt_times_out(
         await agents.connect(asyncio.Protocol, endpoint)
 
     assert allowed == [seconds]
+
+
+class OneNode:
+    """Store with one node whose agent listens at *port*."""
+
+    def __init__(self, port: int) -> None:
+        status = {"daemonEndpoints": {"kubeletEndpoint": {"Port": port}}}
+        addresses = [{"type": "InternalIP", "address": "192.0.2.1"}]
+        node = {"metadata": {"name": "a"}, "status": {**status, "addresses": addresses}}
+        self.record = SimpleNamespace(data=json.dumps(node).encode())
+
+    def collection(self, _name: str) -> dict[str, Any]:
+        return {"a": self.record}
+
+
+@pytest.mark.parametrize("port", [-1, 65536, 1 << 31])
+async def test_invalid_port_in_the_status_of_a_node_is_unreachable(tmp_path: Path, port: int) -> None:
+    agents = NodeAgents(node_agent_settings(parse([f"--data-dir={tmp_path}"])), OneNode(port))  # type: ignore[arg-type]
+
+    with pytest.raises(Unreachable, match=f"dial tcp: address {port}: invalid port") as caught:
+        await agents.endpoint_of("a")
+
+    assert caught.value.code == 503
