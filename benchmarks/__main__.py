@@ -15,6 +15,7 @@ from benchmarks import (
     claims,
     density,
     devices,
+    embedded_runtime,
     eviction,
     fleet,
     heartbeats,
@@ -37,6 +38,7 @@ from benchmarks.node import Executables
 
 BENCHMARKS: dict[str, Benchmark] = {
     "runtime": runtime,
+    "embedded_runtime": embedded_runtime,
     "static_pods": static_pods,
     "api_pods": api_pods,
     "one_pod": one_pod,

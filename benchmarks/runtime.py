@@ -44,23 +44,22 @@ def run() -> dict[str, float]:
         grpc.insecure_channel(runtime.endpoint) as channel,
         quick_directory() as directory,
     ):
-        calls = _Calls(channel)
-        cpu = _host_cpu_seconds()
-        result = {"running": _start_all(calls, channel, lambda name: _minimal_pod(name, directory))}
-        result["running_cpu"] = _host_cpu_seconds() - cpu
+        calls = Calls(channel)
+        cpu = host_cpu_seconds()
+        result = {"running": start_all(calls, channel, lambda name: minimal_pod(name, directory))}
+        result["running_cpu"] = host_cpu_seconds() - cpu
         started = time.monotonic()
         runtime.remove_pods()
         result["removed"] = time.monotonic() - started
-        result["agent_running"] = _start_all(calls, channel, lambda name: _agent_pod(name, directory))
+        result["agent_running"] = start_all(calls, channel, lambda name: _agent_pod(name, directory))
         started = time.monotonic()
-        with ThreadPoolExecutor(PODS) as pool:
-            list(pool.map(calls.remove, calls.started))
+        calls.remove_all()
         result["agent_removed"] = time.monotonic() - started
     _remove_cgroups()
     return result
 
 
-class _Calls:
+class Calls:
     """Requests that start and remove pods.
 
     :ivar started: IDs of the sandbox and the container of each pod.
@@ -88,9 +87,14 @@ class _Calls:
         self._stop_sandbox(pod_sandbox_id=sandbox_id)
         self._remove(pod_sandbox_id=sandbox_id)
 
+    def remove_all(self) -> None:
+        """Stop and remove all started pods."""
+        with ThreadPoolExecutor(PODS) as pool:
+            list(pool.map(self.remove, self.started))
 
-def _start_all(
-    calls: _Calls, channel: grpc.Channel, pod: Callable[[str], tuple[cri.PodSandboxConfig, cri.ContainerConfig]]
+
+def start_all(
+    calls: Calls, channel: grpc.Channel, pod: Callable[[str], tuple[cri.PodSandboxConfig, cri.ContainerConfig]]
 ) -> float:
     """Start all pods and return the seconds until they run."""
     calls.started.clear()
@@ -104,7 +108,7 @@ def _start_all(
     return seconds
 
 
-def _minimal_pod(name: str, logs: Path) -> tuple[cri.PodSandboxConfig, cri.ContainerConfig]:
+def minimal_pod(name: str, logs: Path) -> tuple[cri.PodSandboxConfig, cri.ContainerConfig]:
     sandbox = cri.PodSandboxConfig(
         metadata=cri.PodSandboxMetadata(name=name, uid=f"uid-{name}", namespace="default"),
         labels={POD_NAME_LABEL: name},
@@ -124,7 +128,7 @@ def _minimal_pod(name: str, logs: Path) -> tuple[cri.PodSandboxConfig, cri.Conta
 
 def _agent_pod(name: str, directory: Path) -> tuple[cri.PodSandboxConfig, cri.ContainerConfig]:
     """Return the pod of :func:`benchmarks.node.bench_pod` as the agent requests it."""
-    sandbox, container = _minimal_pod(name, directory)
+    sandbox, container = minimal_pod(name, directory)
     resources = cri.LinuxContainerResources(cpu_shares=2, memory_limit_in_bytes=MEMORY_BYTES)
     sandbox.hostname = name
     sandbox.dns_config.servers.append("192.0.2.53")
@@ -157,7 +161,7 @@ def _remove_cgroups() -> None:
             Path(directory).rmdir()
 
 
-def _host_cpu_seconds() -> float:
+def host_cpu_seconds() -> float:
     """Return the CPU time of all processes of the host since boot."""
     total = Path("/proc/stat").read_text().splitlines()[0]
     user, nice, system, _, _, irq, softirq, *_ = (int(word) for word in total.split()[1:])

@@ -17,7 +17,7 @@ from nodeagent_plugins.embedded_runtime import cgroups, commands, mounts
 from nodeagent_plugins.embedded_runtime.apparmor import apparmor_profile
 from nodeagent_plugins.embedded_runtime.cdi_devices import CdiDevices
 from nodeagent_plugins.embedded_runtime.errors import AlreadyExists, CallError, FailedPrecondition, InvalidArgument
-from nodeagent_plugins.embedded_runtime.helpers import launch
+from nodeagent_plugins.embedded_runtime.fork_server import ForkServer
 from nodeagent_plugins.embedded_runtime.host import Host
 from nodeagent_plugins.embedded_runtime.id_mappings import mappings_of, opened
 from nodeagent_plugins.embedded_runtime.images.store import Image, ImageStore
@@ -56,9 +56,11 @@ class Containers:
         host: Host,
         changed: Callable[[cri.ContainerEventType, Container], None],
         cdi: CdiDevices,
+        helpers: ForkServer,
     ) -> None:
         self.records, self._sandboxes, self._images = records, sandboxes, images
         self._roots, self.runner, self._host, self._changed, self._cdi = roots, runner, host, changed, cdi
+        self._helpers = helpers
         self._names: dict[tuple[str, str, int], str] = {}
         self._watchers: dict[str, asyncio.Task[None]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
@@ -162,11 +164,9 @@ class Containers:
         runner = self.runner.run(directory, container.id, terminal=config.tty)
         if container.log_path:
             await asyncio.to_thread(Path(container.log_path).parent.mkdir, parents=True, exist_ok=True)
-        command = launch.command("shim", str(directory), container.log_path, options, *runner)
+        arguments = (str(directory), container.log_path, options, *runner)
         attempt = f"start container {config.metadata.name}"
-        output = await commands.run(command, attempt, timeout_seconds=START_SECONDS)
-        if not output.startswith("ok "):
-            raise CallError(f"{attempt}: {output.removeprefix('error: ')}")
+        output = await self._helpers.run("shim", *arguments, attempt=attempt, timeout_seconds=START_SECONDS)
         pid, shim = map(int, output.split()[1:])
         container.started_at = time.time_ns()
         container.process, container.shim = Process.of(pid), Process.of(shim)

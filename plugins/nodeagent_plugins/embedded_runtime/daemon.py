@@ -22,6 +22,7 @@ from nodeagent_plugins.embedded_runtime.cdi_devices import CdiDevices
 from nodeagent_plugins.embedded_runtime.containers import Containers
 from nodeagent_plugins.embedded_runtime.events import Events
 from nodeagent_plugins.embedded_runtime.execution import Execution
+from nodeagent_plugins.embedded_runtime.fork_server import ForkServer
 from nodeagent_plugins.embedded_runtime.hairpin import PROMISCUOUS_BRIDGE
 from nodeagent_plugins.embedded_runtime.host import Host, find_executable
 from nodeagent_plugins.embedded_runtime.id_mappings import find_problem
@@ -92,10 +93,12 @@ class Daemon:
             if not any((root / "sandboxes").glob("*")):
                 passable_root.release(root)
             raise
+        self._helpers = ForkServer(root)
         self._sandboxes = Sandboxes(
             Records(self._passable_root / "sandboxes", Sandbox, cri.PodSandboxConfig),
             self._network,
             self._sandbox_changed,
+            self._helpers,
         )
         self._images = ImageStore(root)
         self._roots = RootFileSystems(root, user_attributes=host.remapped)
@@ -108,6 +111,7 @@ class Daemon:
             host,
             self._container_changed,
             CdiDevices(runner.name, options.cdi_directories),
+            self._helpers,
         )
         if not host.cgroup_version:
             _log.warning("Ignoring limits of containers, no permission to create cgroups")
@@ -124,8 +128,9 @@ class Daemon:
             loop.add_signal_handler(number, stop.set)
         async with AsyncExitStack() as stack:
             stack.callback(self._lock.close)
+            stack.push_async_callback(self._helpers.close)
             await asyncio.to_thread(self._load_images)
-            problem = await find_problem(self._passable_root, self._host, self._roots)
+            problem = await find_problem(self._passable_root, self._host, self._roots, self._helpers)
             if problem:
                 _log.info("User namespaces of pods are unavailable", extra={"err": problem})
             self._sandboxes.user_namespace_problem = problem

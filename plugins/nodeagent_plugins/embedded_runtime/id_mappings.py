@@ -11,9 +11,8 @@ from typing import Any
 
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.base.structs import Struct
-from nodeagent_plugins.embedded_runtime import commands
 from nodeagent_plugins.embedded_runtime.errors import CallError, InvalidArgument
-from nodeagent_plugins.embedded_runtime.helpers import launch
+from nodeagent_plugins.embedded_runtime.fork_server import ForkServer
 from nodeagent_plugins.embedded_runtime.host import Host
 from nodeagent_plugins.embedded_runtime.passable_root import find_closed
 from nodeagent_plugins.embedded_runtime.processes import Process
@@ -74,15 +73,16 @@ def opened(path: str) -> Iterator[int]:
         os.close(descriptor)
 
 
-async def find_problem(root: Path, host: Host, roots: RootFileSystems) -> str:
+async def find_problem(root: Path, host: Host, roots: RootFileSystems, helpers: ForkServer) -> str:
     """Return why pods cannot have user namespaces on this host; empty if they can."""
     if host.remapped or host.chrooted:
         return "the runtime is not root, or in a chroot"
     if closed := find_closed(root):
         return f"directory {closed} is not accessible to other users, such as the mapped ones"
     try:
-        words = launch.command("pause", "", "", f"uid_map={TRIAL}", f"gid_map={TRIAL}")
-        output = await commands.run(words, "create a user namespace", timeout_seconds=TRIAL_SECONDS)
+        arguments = ("", "", f"uid_map={TRIAL}", f"gid_map={TRIAL}")
+        attempt = "create a user namespace"
+        output = await helpers.run("pause", *arguments, attempt=attempt, timeout_seconds=TRIAL_SECONDS)
         holder = Process.of(int(output))
         if holder is None:
             return "the process in the user namespace exited"

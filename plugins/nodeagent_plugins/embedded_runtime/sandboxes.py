@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nodeagent.base.criproto import api_pb2 as cri
-from nodeagent_plugins.embedded_runtime import commands
 from nodeagent_plugins.embedded_runtime.errors import AlreadyExists, CallError, FailedPrecondition, InvalidArgument
-from nodeagent_plugins.embedded_runtime.helpers import launch, syscalls
+from nodeagent_plugins.embedded_runtime.fork_server import ForkServer
+from nodeagent_plugins.embedded_runtime.helpers import syscalls
 from nodeagent_plugins.embedded_runtime.id_mappings import mappings_of
 from nodeagent_plugins.embedded_runtime.network import Network
 from nodeagent_plugins.embedded_runtime.processes import Process
@@ -36,8 +36,9 @@ class Sandboxes:
         records: Records[Sandbox],
         network: Network,
         changed: Callable[[cri.ContainerEventType, Sandbox], None],
+        helpers: ForkServer,
     ) -> None:
-        self.records, self._network, self._changed = records, network, changed
+        self.records, self._network, self._changed, self._helpers = records, network, changed, helpers
         self.user_namespace_problem = "not determined yet"
         """Reason why pods cannot have user namespaces; empty if they can."""
         self._names: dict[tuple[str, str, str, int], str] = {}
@@ -141,11 +142,15 @@ class Sandboxes:
         if config.log_directory:
             await asyncio.to_thread(os.makedirs, config.log_directory, 0o755, True)
         maps = [] if users is None else users.arguments()
-        command = launch.command("pause", config.hostname, ",".join(sorted(kinds)), *maps, *parameters)
-        try:
-            output = await commands.run(command, "start the pause process", timeout_seconds=HOLDER_SECONDS)
-        except CallError as error:
-            raise CallError(str(error).replace("error: ", "", 1)) from error
+        output = await self._helpers.run(
+            "pause",
+            config.hostname,
+            ",".join(sorted(kinds)),
+            *maps,
+            *parameters,
+            attempt="start the pause process",
+            timeout_seconds=HOLDER_SECONDS,
+        )
         if users is not None:
             kinds.add("user")
         sandbox.holder, sandbox.namespaces = Process.of(int(output)), sorted(kinds)

@@ -15,7 +15,7 @@ from nodeagent_plugins.pod_admission.apparmor import is_enabled
 from tests.integration.agent.conftest import Node, _ready
 from tests.integration.cdi_specs import SCRIPT, SEEN, write_spec
 from tests.integration.containerd import CONTAINERD_2, LATER, Containerd
-from tests.integration.embedded_runtime.conftest import EmbeddedRuntime
+from tests.integration.embedded_runtime.daemon import EmbeddedRuntime
 from tests.integration.plugins.test_example_policy import Environment
 from tests.integration.programs import ApiServer, NodeAgent, simple_pod, wait_until
 

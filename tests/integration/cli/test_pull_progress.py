@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.containerd import Containerd
-from tests.integration.embedded_runtime.conftest import EmbeddedRuntime
+from tests.integration.embedded_runtime.daemon import EmbeddedRuntime
 from tests.integration.slow_registry import SlowRegistry
 
 MIB = 1 << 20

@@ -13,7 +13,7 @@ from nodeagent.errors import RuntimeFailure
 from nodeagent_plugins.cri.client import CriRuntime
 from tests.integration.cdi_specs import KIND, NAME, SCRIPT, SEEN, write_spec
 from tests.integration.cri.conftest import Pods, exited
-from tests.integration.embedded_runtime.conftest import EmbeddedRuntime
+from tests.integration.embedded_runtime.daemon import EmbeddedRuntime
 from tests.integration.embedded_runtime.test_pods import output
 from tests.integration.embedded_runtime.test_user_namespaces import NAMESPACES
 

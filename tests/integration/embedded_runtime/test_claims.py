@@ -8,7 +8,7 @@ import pytest
 
 from tests.device_kills.sources import ClaimDriver
 from tests.integration.agent.conftest import Node, _ready
-from tests.integration.embedded_runtime.conftest import EmbeddedRuntime
+from tests.integration.embedded_runtime.daemon import EmbeddedRuntime
 from tests.integration.programs import ApiServer, NodeAgent, wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.row("card.embedded-runtime")]

@@ -23,7 +23,7 @@ from nodeagent_plugins.cri.client import CriRuntime
 from nodeagent_plugins.cri.image_service import CriImageService
 from nodeagent_plugins.embedded_runtime.server import request_import
 from tests.integration.cri.conftest import Pods, exited
-from tests.integration.embedded_runtime.conftest import EmbeddedRuntime
+from tests.integration.embedded_runtime.daemon import EmbeddedRuntime
 from tests.integration.embedded_runtime.test_pods import output
 from tests.integration.images import BUSYBOX_IMAGE, OciArchive, busybox_layer
 

@@ -18,7 +18,7 @@ from nodeagent.contracts.runtime import PortMapping
 from nodeagent_plugins.cri.client import CriRuntime
 from nodeagent_plugins.embedded_runtime.hairpin_loop import HairpinLoop, set_hairpin_mode
 from tests.integration.cri.conftest import until
-from tests.integration.embedded_runtime.conftest import EmbeddedRuntime
+from tests.integration.embedded_runtime.daemon import EmbeddedRuntime
 from tests.integration.embedded_runtime.test_restart import reachable
 
 pytestmark = pytest.mark.integration

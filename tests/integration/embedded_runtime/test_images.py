@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import io
 import json
 import platform
-import socket
 import subprocess
 import sys
 import tarfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,13 +19,14 @@ from aiohttp import web
 from nodeagent.contracts.runtime import Credentials
 from nodeagent.errors import RuntimeFailure
 from tests.integration import images
-from tests.integration.embedded_runtime.conftest import PLUGINS
+from tests.integration.docker_registry import PASSWORD, USER, DockerRegistry
+from tests.integration.embedded_runtime.daemon import PLUGINS
 from tests.integration.embedded_runtime.test_pods import exited, texts
 
 pytestmark = [pytest.mark.integration, pytest.mark.row("card.embedded-runtime")]
 
 NAME = "localhost/shop/tool:1"
-LOGIN = Credentials("user", "secret")
+LOGIN = Credentials(USER, PASSWORD)
 
 
 def write_oci(path: Path, name: str = NAME, extra: dict[str, bytes] | None = None) -> str:
@@ -130,56 +128,14 @@ async def test_built_in_images_are_pinned_and_need_no_registry(cri, cri_images, 
 # --- registries -----------------------------------------------------------------------------------------------
 
 
-class DockerRegistry:
-    """Real registry with authentication and one image."""
-
-    def __init__(self, directory: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.host = f"127.0.0.1:{probe.getsockname()[1]}"
-        self.image = f"{self.host}/shop/tool:1"
-        self.directory = directory
-        secret = subprocess.run(["htpasswd", "-Bbn", "user", "secret"], check=True, capture_output=True).stdout
-        (directory / "htpasswd").write_bytes(secret)
-        configuration = {
-            "version": 0.1,
-            "storage": {"filesystem": {"rootdirectory": str(directory / "data")}},
-            "http": {"addr": self.host},
-            "auth": {"htpasswd": {"realm": "shop", "path": str(directory / "htpasswd")}},
-        }
-        (directory / "config.yml").write_text(json.dumps(configuration))
-
-    def start(self) -> None:
-        with (self.directory / "log").open("wb") as log:
-            self.process = subprocess.Popen(
-                ["docker-registry", "serve", str(self.directory / "config.yml")], stdout=log, stderr=log
-            )
-        for _ in range(200):
-            with contextlib.suppress(OSError), socket.create_connection(tuple(self.host.split(":"))):
-                break
-            time.sleep(0.05)
-        write_oci(self.directory / "image.tar", extra={"etc/big": bytes(3_000_000)})
-        # The archive names its image twice, by tag and by digest; skopeo requires one of them.
-        layout = self.directory / "layout"
-        with tarfile.open(self.directory / "image.tar") as tar:
-            tar.extractall(layout, filter="data")
-        index = json.loads((layout / "index.json").read_text())
-        index["manifests"] = [{**index["manifests"][0], "annotations": {}}]
-        (layout / "index.json").write_text(json.dumps(index))
-        options = ["--dest-tls-verify=false", "--dest-creds", "user:secret", "--preserve-digests"]
-        command = ["skopeo", "--insecure-policy", "copy", *options, f"oci:{layout}", f"docker://{self.image}"]
-        subprocess.run(command, check=True, capture_output=True)
-
-    def close(self) -> None:
-        self.process.terminate()
-        self.process.wait(10)
-
-
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DockerRegistry]:
-    running = DockerRegistry(tmp_path_factory.mktemp("registry"))
+    directory = tmp_path_factory.mktemp("registry")
+    running = DockerRegistry(directory)
     try:
         running.start()
+        write_oci(directory / "image.tar", extra={"etc/big": bytes(3_000_000)})
+        running.push(directory / "image.tar")
         yield running
     finally:
         running.close()

@@ -14,7 +14,8 @@ from nodeagent.errors import RuntimeUnavailable
 from nodeagent_plugins.cri.client import CriRuntime
 from nodeagent_plugins.embedded_runtime.passable_root import alias_of
 from nodeagent_plugins.embedded_runtime.rootfs import mount_points
-from tests.integration.embedded_runtime.conftest import EmbeddedRuntime
+from tests.integration.embedded_runtime.conftest import is_running
+from tests.integration.embedded_runtime.daemon import EmbeddedRuntime
 from tests.integration.embedded_runtime.test_pods import exited, texts, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.row("card.embedded-runtime")]
@@ -129,3 +130,35 @@ def test_path_for_user_namespaces_is_mounted_once_and_removed() -> None:
         assert (mounted, shared, alias.exists()) == ([str(alias)], True, False)
     finally:
         runtime.close()
+
+
+def fork_server_of(daemon: EmbeddedRuntime) -> int:
+    """Return the process ID of the server that forks the helpers of *daemon*."""
+    assert daemon.process is not None
+    tasks = Path(f"/proc/{daemon.process.pid}/task").glob("*/children")
+    children = [pid for task in tasks for pid in task.read_text().split()]
+    (server,) = [int(pid) for pid in children if b"fork_server" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return server
+
+
+async def test_containers_survive_the_server_that_forks_their_shims(cri, pods, daemon):
+    sandbox_id = await pods.sandbox()
+    first = await pods.container(sandbox_id, "while [ ! -e /dev/shm/go ]; do sleep 0.05; done; echo bye; exit 9")
+    killed = fork_server_of(daemon)
+    os.kill(killed, signal.SIGKILL)
+    second = await pods.container(sandbox_id, "echo there; exit 3", attempt=1, log_path="second.log")
+
+    assert (await exited(cri, second)).exit_code == 3
+    assert fork_server_of(daemon) != killed
+    (daemon.root / "sandboxes" / sandbox_id / "shm/go").touch()
+    assert (await exited(cri, first)).exit_code == 9
+    assert texts(pods.log(sandbox_id)) == ["bye"]
+
+
+async def test_server_that_forks_helpers_exits_with_the_runtime(cri, pods, daemon):
+    await pods.sandbox()
+    server = fork_server_of(daemon)
+
+    await restart(daemon, cri, signal.SIGKILL)
+
+    await until(lambda: asyncio.to_thread(lambda: not is_running(server)))

@@ -22,7 +22,7 @@ from nodeagent.errors import RuntimeFailure
 from nodeagent_plugins.cri.client import CriRuntime
 from nodeagent_plugins.cri.connection import Connection
 from tests.integration.cri.conftest import Pods
-from tests.integration.embedded_runtime.conftest import PLUGINS, START_SECONDS
+from tests.integration.embedded_runtime.daemon import PLUGINS, START_SECONDS
 from tests.integration.embedded_runtime.test_pods import exited, texts, until
 from tests.integration.embedded_runtime.test_restart import reachable
 

@@ -36,7 +36,7 @@ from nodeagent_plugins.routes_logs.follow import read_file
 from nodeagent_plugins.routes_logs.lines import LineReader
 from nodeagent_plugins.routes_logs.rotated import RotatedLogs
 from nodeagent_plugins.routes_logs.watch import Watches
-from tests.integration.embedded_runtime.conftest import EmbeddedRuntime
+from tests.integration.embedded_runtime.daemon import EmbeddedRuntime
 from tests.integration.images import BUSYBOX_IMAGE
 from tests.integration.programs import NodeAgent, simple_pod, wait_until
 

@@ -1,14 +1,14 @@
 """Pause process of a sandbox: creates and configures the namespaces, and holds them while it sleeps.
 
-``pause.py HOSTNAME NAMESPACES [NAME=VALUE…]``: NAMESPACES are of ``net,ipc,uts,pid``, the rest are kernel parameters.
+Arguments: HOSTNAME NAMESPACES [NAME=VALUE…]. NAMESPACES are of ``net,ipc,uts,pid``, the rest are kernel parameters.
 With ``uid_map=…`` and ``gid_map=…``, in the kernel's format, the namespaces belong to a new user namespace.
-Prints the process ID of the sleeping process, or ``error: …``.
+Responds with the process ID of the sleeping process.
 """
 
 from __future__ import annotations
 
 import os
-import sys
+from collections.abc import Callable
 
 from nodeagent_plugins.embedded_runtime.helpers import syscalls
 
@@ -23,16 +23,20 @@ SLEEP = ("/bin/sleep", "2147483647")
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 
 
-def main() -> None:
+def main(arguments: list[str], respond: Callable[[str], None]) -> None:
+    """Create the namespaces, and leave the sleeping process.
+
+    :raises OSError: a namespace or a parameter was refused; the text is the reason.
+    """
+    hostname, kinds, *rest = arguments
+    maps = [entry for entry in rest if entry.startswith(_MAPS)]
     try:
-        maps = [entry for entry in sys.argv[3:] if entry.startswith(_MAPS)]
         if maps:
             enter_user_namespace(dict(entry.split("=", 1) for entry in maps))
-        parameters = [entry for entry in sys.argv[3:] if entry not in maps]
-        hold(sys.argv[1], [kind for kind in sys.argv[2].split(",") if kind], parameters)
+        parameters = [entry for entry in rest if entry not in maps]
+        respond(str(hold(hostname, [kind for kind in kinds.split(",") if kind], parameters)))
     except OSError as error:
-        print(f"error: {error.strerror or error}", flush=True)
-        os._exit(1)
+        raise OSError(error.strerror or str(error)) from error
 
 
 def enter_user_namespace(maps: dict[str, str]) -> None:
@@ -40,8 +44,6 @@ def enter_user_namespace(maps: dict[str, str]) -> None:
 
     A child process that stays outside writes the mappings, because only the parent namespace may map other users.
     """
-    for module in ("fcntl", "signal", "socket", "struct"):  # Files of the host may be inaccessible afterwards.
-        __import__(module)
     process = os.getpid()
     created_reader, created_writer = os.pipe()
     mapped_reader, mapped_writer = os.pipe()
@@ -66,8 +68,8 @@ def enter_user_namespace(maps: dict[str, str]) -> None:
     os.setresuid(0, 0, 0)
 
 
-def hold(hostname: str, kinds: list[str], parameters: list[str]) -> None:
-    """Create the namespaces *kinds* and leave a sleeping process in them."""
+def hold(hostname: str, kinds: list[str], parameters: list[str]) -> int:
+    """Create the namespaces *kinds*, leave a sleeping process in them and return its process ID."""
     flags = 0
     for kind in kinds:
         flags |= KINDS[kind]
@@ -85,15 +87,11 @@ def hold(hostname: str, kinds: list[str], parameters: list[str]) -> None:
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     child = os.fork()
-    if child:
-        print(child, flush=True)
-        os._exit(0)
-    os.setsid()
-    nothing = os.open("/dev/null", os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(nothing, descriptor)
-    os.chdir("/")
-    os.execv(SLEEP[0], ["sandbox", *SLEEP[1:]] if _sleep_has_own_name() else list(SLEEP))  # noqa: S606
+    if not child:
+        os.setsid()
+        os.chdir("/")
+        os.execv(SLEEP[0], ["sandbox", *SLEEP[1:]] if _sleep_has_own_name() else list(SLEEP))  # noqa: S606
+    return child
 
 
 def _sleep_has_own_name() -> bool:

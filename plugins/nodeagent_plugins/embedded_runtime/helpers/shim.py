@@ -1,8 +1,8 @@
 """Container shim: owns a container's stdio, log and exit code across runtime restarts.
 
-``shim.py DIR LOG OPTIONS RUNNER…``: DIR is the container's directory, OPTIONS are of ``tty,stdin,once``, RUNNER is the
-command that starts the container and writes its process ID to ``DIR/pid``. Prints ``ok PID SHIM`` once the container
-is running, else ``error: …``; then runs until the container has exited, and writes ``DIR/exit.json``.
+Arguments: DIR LOG OPTIONS RUNNER…. DIR is the container's directory, OPTIONS are of ``tty,stdin,once``, RUNNER is the
+command that starts the container and writes its process ID to ``DIR/pid``. Responds with ``ok PID SHIM`` once the
+container is running; then runs until the container has exited, and writes ``DIR/exit.json``.
 
 ``DIR/control`` is a socket that accepts one command: ``reopen`` the log, or ``attach``. After ``ok`` both sides of an
 attachment send frames: kind, length (4 bytes), data. Kinds: 0 input, 1 output, 2 errors, 3 end of input, 4 size of the
@@ -15,7 +15,6 @@ import os
 import select
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable
 
@@ -34,27 +33,15 @@ _STREAMS = {OUTPUT: "stdout", ERRORS: "stderr"}
 _TIOCSWINSZ = 0x5414
 
 
-def main() -> None:
-    directory, log, options, *runner = sys.argv[1:]
-    reader, writer = os.pipe()
-    if os.fork():
-        os.close(writer)
-        with open(reader, "rb") as response:
-            output = response.read()
-        sys.stdout.write(output.decode(errors="replace") or "error: the shim exited without a message")
-        sys.stdout.flush()
-        os._exit(0)
-    os.close(reader)
+def main(arguments: list[str], respond: Callable[[str], None]) -> None:
+    """Start the container and serve it until it has exited.
+
+    :raises OSError: the container was not started; the text is the reason.
+    """
+    directory, log, options, *runner = arguments
     os.setsid()
-    _leave_streams()
-    try:
-        shim = Shim(directory, log, set(options.split(",")))
-        pid = shim.start(runner)
-    except Exception as error:
-        os.write(writer, f"error: {error}".encode())
-        os._exit(1)
-    os.write(writer, f"ok {pid} {os.getpid()}".encode())
-    os.close(writer)
+    shim = Shim(directory, log, set(options.split(",")))
+    respond(f"ok {shim.start(runner)} {os.getpid()}")
     shim.run()
 
 
@@ -65,13 +52,6 @@ def _widen(pipe: int) -> None:
         fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     except OSError:  # The limit of the user's pipes is reached.
         pass
-
-
-def _leave_streams() -> None:
-    nothing = os.open("/dev/null", os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(nothing, descriptor)
-    os.close(nothing)
 
 
 class Shim:
