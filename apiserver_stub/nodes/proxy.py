@@ -8,9 +8,9 @@ import socket
 from dataclasses import replace
 
 from apiserver_stub.apimachinery.objects import Object, decode, dig, key_of
-from apiserver_stub.apimachinery.status import bad_request, internal, not_found, unavailable
+from apiserver_stub.apimachinery.status import bad_request, not_found, unavailable
 from apiserver_stub.nodes.addressing import is_port, only_global, split_name
-from apiserver_stub.nodes.agents import DEFAULT_PORT
+from apiserver_stub.nodes.agents import DEFAULT_PORT, Unreachable
 from apiserver_stub.nodes.endpoint import Endpoint
 from apiserver_stub.nodes.reverse_proxy import relay
 from apiserver_stub.nodes.stream import Stream
@@ -102,7 +102,7 @@ async def _checked(endpoint: Endpoint, *, by_name: bool) -> Endpoint:
     The name is resolved only once: a second query could return another address.
 
     :param by_name: an egress proxy resolves the name.
-    :raises ApiError: 400, the address is not allowed; 500, the name cannot be resolved.
+    :raises ApiError: 400, the address is not allowed; 503, the name cannot be resolved.
     """
     if is_ip(endpoint.host):
         only_global(endpoint.host)
@@ -112,7 +112,7 @@ async def _checked(endpoint: Endpoint, *, by_name: bool) -> Endpoint:
     except (OSError, UnicodeError) as error:
         if by_name:
             return endpoint
-        raise internal(f"dial tcp: lookup {endpoint.host}: {error}") from error
+        raise Unreachable(f"dial tcp: lookup {endpoint.host}: {error}") from error
     addresses = [only_global(str(item[4][0]).partition("%")[0]) for item in resolved]
     if by_name:
         return endpoint

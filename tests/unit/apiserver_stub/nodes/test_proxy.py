@@ -9,6 +9,7 @@ import pytest
 
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.nodes import proxy
+from apiserver_stub.nodes.agents import Unreachable
 from apiserver_stub.nodes.endpoint import Endpoint
 from apiserver_stub.nodes.proxy import _checked
 
@@ -49,5 +50,5 @@ async def test_name_that_only_the_egress_proxy_knows_is_passed_on(names: dict[st
     endpoint = Endpoint("node", 10250)
 
     assert await _checked(endpoint, by_name=True) == endpoint
-    with pytest.raises(ApiError, match="lookup node"):
+    with pytest.raises(Unreachable, match="lookup node"):
         await _checked(endpoint, by_name=False)
