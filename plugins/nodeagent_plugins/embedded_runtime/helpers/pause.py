@@ -26,7 +26,7 @@ _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 def main(arguments: list[str], respond: Callable[[str], None]) -> None:
     """Create the namespaces, and leave the sleeping process.
 
-    :raises OSError: a namespace or a parameter was refused; the text is the reason.
+    :raises OSError: a namespace or a parameter was rejected; the text is the reason.
     """
     hostname, kinds, *rest = arguments
     maps = [entry for entry in rest if entry.startswith(_MAPS)]
