@@ -7,6 +7,7 @@ that are present. The fields of a field called ``inline`` are part of the outer 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -48,8 +49,7 @@ class Plans:
             return special.BY_NAME[message.full_name].read
         if is_union(message):
             return self._union_reader(message)
-        plan: dict[FieldDescriptor, tuple[str, Reader | None]] = {}
-        keep = self._keep_unrecognized
+        plan, keep = _ReaderPlan(self._field_reader), self._keep_unrecognized
 
         def read(value: Any) -> dict[str, Any]:
             converted_fields: dict[str, Any] = unrecognized.read_unrecognized(value) if keep else {}
@@ -65,28 +65,24 @@ class Plans:
                     converted_fields[name] = converted
             return converted_fields
 
-        self._readers[message.full_name] = read  # Before the fields, as definitions may be recursive.
-        for field in message.fields:
-            plan[field] = (field.json_name, self._field_reader(field))
+        self._readers[message.full_name] = read
         return read
 
     def _union_reader(self, message: Descriptor) -> Reader:
-        readers: dict[FieldDescriptor, Reader | None] = {}
+        plan = _ReaderPlan(self._field_reader)
         kind = next(field for field in message.fields if field.message_type is None or field.is_repeated)
         empty: Any = [] if kind.is_repeated else False
 
         def read(value: Any) -> Any:
             found = empty
             for field, content in value.ListFields():
-                convert = readers[field]
+                _, convert = plan[field]
                 found = content if convert is None else convert(content)
                 if field.message_type is not None and not field.is_repeated:
                     break  # A schema takes precedence over the boolean that allows it.
             return found
 
         self._readers[message.full_name] = read
-        for field in message.fields:
-            readers[field] = self._field_reader(field)
         return read
 
     def _field_reader(self, field: FieldDescriptor) -> Reader | None:
@@ -175,15 +171,18 @@ class Plans:
         if (map_value := _map_value(field)) is not None:
             return self._map_setter(field.name, map_value)
         if field.message_type is not None:
-            return _message_setter(field, self.writer(field.message_type))
+            return _message_setter(field, partial(self.writer, field.message_type))
         convert = special.write_bytes if field.type == FieldDescriptor.TYPE_BYTES else None
         return _scalar_setter(field, convert)
 
     def _map_setter(self, name: str, value_field: FieldDescriptor) -> Setter:
-        if value_field.message_type is not None:
-            write = self.writer(value_field.message_type)
+        if (message := value_field.message_type) is not None:
+            write: Writer | None = None
 
             def put_messages(target: Any, values: Any) -> None:
+                nonlocal write
+                if write is None:
+                    write = self.writer(message)
                 container = getattr(target, name)
                 for key, value in values.items():
                     write(container[key], value)
@@ -199,6 +198,18 @@ class Plans:
         return put_scalars
 
 
+class _ReaderPlan(dict[FieldDescriptor, tuple[str, Reader | None]]):
+    """JSON name and converter of the fields that objects had so far: most objects have few of the possible fields."""
+
+    def __init__(self, reader: Callable[[FieldDescriptor], Reader | None]) -> None:
+        super().__init__()
+        self._reader = reader
+
+    def __missing__(self, field: FieldDescriptor) -> tuple[str, Reader | None]:
+        found = self[field] = (field.json_name, self._reader(field))
+        return found
+
+
 class _FieldValueError(ProtobufError):
     """Invalid value of a field, with the path to the field."""
 
@@ -211,16 +222,24 @@ class _FieldValueError(ProtobufError):
         return _FieldValueError(f"{name}.{self._path}" if self._path else name, self._cause)
 
 
-def _message_setter(field: FieldDescriptor, write: Writer) -> Setter:
+def _message_setter(field: FieldDescriptor, writer: Callable[[], Writer]) -> Setter:
+    """Return a setter that calls *writer* once an object has the field, as most objects have few of the fields."""
     name = field.name
+    write: Writer | None = None
 
     def put_each(target: Any, values: Any) -> None:
+        nonlocal write
+        if write is None:
+            write = writer()
         _require_list(values)
         add = getattr(target, name).add
         for value in values:
             write(add(), value)
 
     def put_one(target: Any, value: Any) -> None:
+        nonlocal write
+        if write is None:
+            write = writer()
         inner = getattr(target, name)
         inner.SetInParent()  # An empty object differs from an absent one.
         write(inner, value)
