@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nodeagent.base.apiproto import framing, registry
 from nodeagent.base.apiproto.errors import ProtobufError, UnsupportedKindError
 from nodeagent.base.apiproto.unrecognized import has_unrecognized
+from nodeagent.base.protobuf_runtime import defer_python_implementation
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
@@ -122,6 +123,7 @@ def _locate(api_version: str, kind: str, api_domain: str | None) -> registry.Loc
 @cache
 def _codec(location: registry.Location) -> _Codec:
     """Return the codec of *location*; loads its definitions on first use."""
+    defer_python_implementation()
     module = importlib.import_module(location.module)
     message = getattr(module, location.message)
     return _Codec(message, _plans().reader(message.DESCRIPTOR), _plans().writer(message.DESCRIPTOR))
