@@ -109,10 +109,11 @@ def joined(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.mark.row("config.rotateCertificates")
 def test_node_joins_with_a_bootstrap_token(joined: Joined) -> None:
-    first = joined.requests()[0]
+    signer = "kubernetes.io/kube-apiserver-client-kubelet"
+    requests = [item for item in joined.requests() if item["spec"]["signerName"] == signer]
+    first = min(requests, key=lambda item: item["metadata"]["creationTimestamp"])
 
     assert first["spec"]["username"] == "system:bootstrap:abcdef"
-    assert first["spec"]["signerName"] == "kubernetes.io/kube-apiserver-client-kubelet"
     kubeconfig = yaml.safe_load((joined.agent.directory / "kubeconfig").read_text())
     assert kubeconfig["users"][0]["user"]["client-certificate"] == str(joined.pki / "kubelet-client-current.pem")
     assert joined.certificate("client").subject.rfc4514_string() == "CN=system:node:node-1,O=system:nodes"
