@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 from nodeagent.base.spdy import Frame, Kind, Reader, Writer
@@ -12,6 +13,7 @@ from nodeagent.base.structs import Struct
 HEAD_SECONDS = 30.0
 READ_BYTES = 64 * 1024
 _MAX_ERROR_BYTES = 4096
+_STATUS = re.compile(r"[1-5]\d\d", re.ASCII)
 
 
 class UpgradeFailed(Exception):
@@ -83,7 +85,7 @@ async def _accepted(reader: asyncio.StreamReader, peer: str) -> str:
         raise UpgradeFailed(502, f"{peer} sent no valid response") from error
     status_line, *lines = head.decode("latin-1").split("\r\n")
     words = status_line.split(" ", 2)
-    if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdecimal():
+    if len(words) < 2 or not words[0].startswith("HTTP/1.") or not _STATUS.fullmatch(words[1]):
         raise UpgradeFailed(502, f"{peer} sent a response that is not HTTP")
     if words[1] != "101":
         text = ""

@@ -7,7 +7,8 @@ node agents. Custom and external metrics require an extension server.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -93,12 +94,13 @@ class MetricsClient:
         """
         query = {"labelSelector": selector, "metricLabelSelector": metric_selector}
         items = await self._custom(f"/namespaces/{quote(namespace)}/pods/*/{quote(metric)}", query)
-        return {
-            item["describedObject"]["name"]: PodMetric(
-                _milli(item["value"]), _time(item.get("timestamp")), float(item.get("windowSeconds") or 0)
-            )
-            for item in items
-        }
+        with _checked():
+            return {
+                item["describedObject"]["name"]: PodMetric(
+                    _milli(item["value"]), _time(item.get("timestamp")), float(item.get("windowSeconds") or 0)
+                )
+                for item in items
+            }
 
     async def of_object(
         self, namespace: str, resource: str, name: str, metric: str, metric_selector: str
@@ -112,7 +114,8 @@ class MetricsClient:
         if namespace:
             path = f"/namespaces/{quote(namespace)}{path}"
         items = await self._custom(path, {"metricLabelSelector": metric_selector})
-        return ObjectMetric(_milli(items[0]["value"]))
+        with _checked():
+            return ObjectMetric(_milli(items[0]["value"]))
 
     async def external(self, namespace: str, metric: str, selector: str) -> Sequence[int]:
         """Return the values of an external *metric*, in thousandths.
@@ -121,7 +124,8 @@ class MetricsClient:
         """
         path = f"/namespaces/{quote(namespace)}/{quote(metric)}"
         items = await self._items("external", ("v1beta1",), path, {"labelSelector": selector})
-        return [_milli(item["value"]) for item in items]
+        with _checked():
+            return [_milli(item["value"]) for item in items]
 
     async def _custom(self, path: str, query: Mapping[str, str]) -> Sequence[Object]:
         return await self._items("custom", ("v1beta2", "v1beta1"), path, query)
@@ -161,19 +165,8 @@ class MetricsClient:
             document = await self._document(self._identity.group("metrics"), "v1beta1", path)
         except MetricsError as error:
             raise MetricsError(f"unable to fetch metrics from resource metrics API: {error}") from error
-        found = {}
-        for item in document.get("items") or ():
-            usages = [
-                dig(each, ("usage", resource))
-                for each in item.get("containers") or ()
-                if not container or each.get("name") == container
-            ]
-            if not usages or None in usages:
-                continue
-            window = _seconds(item.get("window"))
-            total = sum(_milli(usage) for usage in usages)
-            found[item["metadata"]["name"]] = PodMetric(total, _time(item.get("timestamp")), window)
-        return found
+        with _checked():
+            return dict(_usages(document.get("items") or (), resource, container))
 
     async def _from_agents(self, pods: Iterable[PodView], resource: str, container: str) -> dict[str, PodMetric]:
         """Return the usage by the statistics of the agents; pods of nodes that do not respond have none."""
@@ -190,7 +183,11 @@ class MetricsClient:
             if isinstance(summary, BaseException):
                 raise summary
             for pod in items:
-                metric = _usage(summary.get(pod.metadata.uid) or {}, resource, container)
+                try:
+                    metric = _usage(summary.get(pod.metadata.uid) or {}, resource, container)
+                except (TypeError, ValueError, AttributeError) as error:
+                    problems.append(MetricsError(f"node {pod.spec.node_name}: invalid statistics: {error}"))
+                    continue
                 if metric is not None:
                     found[pod.metadata.name] = metric
         if problems and not found:
@@ -219,10 +216,35 @@ class MetricsClient:
             try:
                 document = msgspec.json.decode(body)
                 found = {item["podRef"]["uid"]: item for item in document.get("pods") or ()}
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 raise MetricsError(f"node {node}: invalid statistics: {error}") from error
             self._summaries[node] = now, found
             return found
+
+
+@contextlib.contextmanager
+def _checked() -> Iterator[None]:
+    """Report a response of another form than that of metrics.
+
+    :raises MetricsError: an operation on the response failed.
+    """
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise MetricsError(f"invalid metrics: {error!r}") from error
+
+
+def _usages(items: Iterable[Object], resource: str, container: str) -> Iterator[tuple[str, PodMetric]]:
+    """Yield the names of pods with their metrics, without those whose usage is not known."""
+    for item in items:
+        usages = [
+            dig(each, ("usage", resource))
+            for each in item.get("containers") or ()
+            if not container or each.get("name") == container
+        ]
+        if usages and None not in usages:
+            total, window = sum(_milli(usage) for usage in usages), _seconds(item.get("window"))
+            yield item["metadata"]["name"], PodMetric(total, _time(item.get("timestamp")), window)
 
 
 def _usage(pod: Object, resource: str, container: str) -> PodMetric | None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from google.protobuf.message import DecodeError
 
+from apiserver_stub.controllers.autoscaling.metrics import MetricsClient, MetricsError
+from apiserver_stub.controllers.views import Metadata, PodSpec, PodView
 from nodeagent.apiclient import wire
+from nodeagent.base.aio import SystemClock
+from nodeagent.base.identity import Identity
 from nodeagent.base.pluginproto import csi_pb2, deviceplugin_pb2, dra_v1_pb2, dra_v1beta1_pb2, registration_pb2
 from nodeagent.contracts.plugin_registry import RegisteredPlugin
 from nodeagent.errors import DeviceError, PluginRegistrationError, VolumeError
@@ -20,6 +25,7 @@ from nodeagent_plugins.csi.drivers import GET_STATS, Driver, Step
 from nodeagent_plugins.device_plugins import client as device_plugin
 from nodeagent_plugins.plugin_registry.protocol import check_description
 from tests.fuzz.connections import drive
+from tests.fuzz.fields import changed
 from tests.fuzz.target import target
 
 JSON = (
@@ -49,6 +55,65 @@ def api_watch(data: bytes) -> None:
     assert [(kind, bytes(obj)) for kind, obj in pieces] == [(kind, bytes(obj)) for kind, obj in complete]
     for _, obj in complete:
         wire.convert(obj, Pod)
+
+
+STATISTICS = {
+    "pods": [
+        {
+            "podRef": {"name": "a", "namespace": "default", "uid": "a"},
+            "containers": [
+                {
+                    "name": "c",
+                    "cpu": {"time": "2024-01-01T00:00:00Z", "usageNanoCores": 5000000},
+                    "memory": {"time": "2024-01-01T00:00:00Z", "workingSetBytes": 1000},
+                }
+            ],
+        }
+    ]
+}
+METRICS = {
+    "items": [
+        {
+            "metadata": {"name": "a"},
+            "describedObject": {"name": "a"},
+            "timestamp": "2024-01-01T00:00:00Z",
+            "window": "30s",
+            "windowSeconds": 30,
+            "value": "5",
+            "containers": [{"name": "c", "usage": {"cpu": "5m", "memory": "1Ki"}}],
+        }
+    ]
+}
+PODS = [PodView(metadata=Metadata(name=name, uid=name), spec=PodSpec(node_name=name)) for name in ("a", "b")]
+
+
+@target()
+def pod_metrics(data: bytes) -> None:
+    """Statistics of a node are used or reported as invalid; those of other nodes are used."""
+    changed_statistics = msgspec.json.encode(changed([STATISTICS], b"\x00" + data))
+
+    async def read_node(node: str, path: str) -> tuple[int, bytes]:
+        return 200, changed_statistics if node == "a" else msgspec.json.encode(STATISTICS).replace(
+            b'"uid":"a"', b'"uid":"b"'
+        )
+
+    async def read_api(group: str, version: str, path: str) -> Any:
+        return changed([METRICS], b"\x00" + data)
+
+    clock = SystemClock()
+    for resource in ("cpu", "memory"):
+        found = drive(MetricsClient(None, read_node, Identity(), clock).of_resource("default", "", resource, PODS))
+        assert "b" in found
+        client = MetricsClient(read_api, None, Identity(), clock)
+        with suppress(MetricsError):
+            drive(client.of_resource("default", "", resource, PODS))
+    for reading in (
+        client.of_pods("default", "", "m", ""),
+        client.of_object("default", "pods", "a", "m", ""),
+        client.external("default", "m", ""),
+    ):
+        with suppress(MetricsError):
+            drive(reading)
 
 
 class _CsiDriver(Driver):
