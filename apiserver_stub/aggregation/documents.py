@@ -22,9 +22,9 @@ def resources_of(document: Any) -> list[Object]:
     found: dict[str, Object] = {}
     for entry in entries:
         full_name = entry.get("name") if isinstance(entry, dict) else None
-        if not full_name or not isinstance(full_name, str):
+        name, _, subresource = full_name.partition("/") if isinstance(full_name, str) else ("", "", "")
+        if not name:
             raise ValueError("resource of the APIResourceList has no name")
-        name, _, subresource = full_name.partition("/")
         scope = "Namespaced" if entry.get("namespaced") else "Cluster"
         parent = found.setdefault(name, {"resource": name, "scope": scope, "singularResource": "", "verbs": []})
         if subresource:
