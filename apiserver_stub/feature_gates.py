@@ -124,6 +124,7 @@ GATES_IN_USE = frozenset(
         "ServiceCIDRStatusFieldWiping",
         "ServiceTrafficDistribution",
         "SidecarContainers",
+        "SizeBasedListCostEstimate",
         "StatefulSetAutoDeletePVC",
         "StatefulSetStartOrdinal",
         "StorageVersionAPI",

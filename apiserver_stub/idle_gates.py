@@ -44,7 +44,6 @@ _GATES: Mapping[str, tuple[str, ...]] = {
     _DEPRECATED: ("DefaultHostNetworkHostPortsInPodTemplates", "SkipReadOnlyValidationGCE"),
     "for kube-proxy": ("AllowServiceExternalIPs",),
     "cluster IPs are allocated either in bitmaps or as IPAddresses, never in both": ("DisableAllocatorDualWrite",),
-    "the width of a list depends on the number of its objects": ("SizeBasedListCostEstimate",),
     "there are no alpha options for logs": ("LoggingAlphaOptions",),
     "there are no beta options for logs": ("LoggingBetaOptions",),
     "only version 2 of the KMS API is supported": ("KMSv1",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, overload
 
 from apiserver_stub.apimachinery.status import bad_request, too_large
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from apiserver_stub.kinds import Resource
     from apiserver_stub.pipeline.dispatch import Dispatcher
     from apiserver_stub.pipeline.request_metrics import RequestMetrics
+    from apiserver_stub.storage import Record
     from apiserver_stub.transport.rendered import Rendered
 
 MAX_BODY_BYTES = 3 << 20
@@ -56,6 +57,8 @@ class LimitSettings(Struct, frozen=True):
     timeout_seconds: float = 60
     max_in_flight: int = 400
     max_mutating_in_flight: int = 200
+    measures_sizes: bool = False
+    """``True`` if the width of lists depends on the size of their objects."""
 
 
 class Limits:
@@ -67,11 +70,11 @@ class Limits:
         dispatcher: Dispatcher,
         metrics: RequestMetrics,
         flow_control: PriorityAndFairness | None = None,
-        stored: Callable[[Resource], int] = lambda resource: 0,
+        stored: Callable[[Resource], Sequence[Record]] = lambda resource: (),
     ) -> None:
         """Limit requests by *settings*, or by priority and fairness.
 
-        :param stored: returns the number of stored objects of a resource, which lists read.
+        :param stored: returns the stored objects of a resource, which lists read.
         """
         self._settings, self._dispatcher, self._metrics = settings, dispatcher, metrics
         self._stored = stored
@@ -162,7 +165,8 @@ class Limits:
         if resource is None or request.info.verb not in ("list", "watch"):
             return 1
         most = fairness.levels[schema.level].max_width
-        return seats_of(request.info, request.query, self._stored(resource), most)
+        by_size = self._settings.measures_sizes
+        return seats_of(request.info, request.query, lambda: self._stored(resource), most, by_size=by_size)
 
     def _is_full(self, request: Request, mutating: bool) -> bool:
         limit = self._settings.max_mutating_in_flight if mutating else self._settings.max_in_flight

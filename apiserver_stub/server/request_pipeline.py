@@ -158,12 +158,15 @@ async def build_pipeline(
     dispatcher = Dispatcher(context, handlers, endpoints, fill_namespace, check)
     limits = Limits(
         LimitSettings(
-            options.request_timeout_seconds, options.max_requests_inflight, options.max_mutating_requests_inflight
+            options.request_timeout_seconds,
+            options.max_requests_inflight,
+            options.max_mutating_requests_inflight,
+            measures_sizes=gates.enabled("SizeBasedListCostEstimate"),
         ),
         dispatcher,
         requests,
         flow_control,
-        lambda resource: len(context.store.collection(resource.storage)),
+        lambda resource: context.store.collection(resource.storage).view(),
     )
     streams = StreamResponder(agents, context.store, handlers, lifecycle, requests, tracing)
     origins, directives = options.cors_allowed_origins, options.strict_transport_security_directives
