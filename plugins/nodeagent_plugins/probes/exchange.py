@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Sequence
-
-import h11
+from typing import TYPE_CHECKING
 
 from nodeagent.base.structs import Struct
 from nodeagent_plugins.probes.outcome import MAX_OUTPUT_BYTES
 from nodeagent_plugins.probes.tcp import Connection
+
+if TYPE_CHECKING:
+    import h11
 
 Header = tuple[str, str]
 
@@ -40,6 +42,8 @@ def encode_request(target: str, headers: Sequence[Header]) -> bytes:
 
     :raises ValueError: a header is invalid.
     """
+    import h11  # Nodes without HTTP probes do not need its memory.
+
     try:
         request = h11.Request(method="GET", target=target.encode(), headers=_encoded(headers))
         return _connection(request)[1]
@@ -86,6 +90,8 @@ def _parse_usual(head: re.Match[bytes]) -> tuple[Response, int] | None:
 
 async def _read_any(connection: Connection, data: bytes) -> Response:
     """Return the response that starts with *data*, of any form that h11 supports."""
+    import h11
+
     http, _ = _connection(h11.Request(method="GET", target="/", headers=[("Host", "h")]))
     status, location, body, first = 0, "", b"", b""
     try:
@@ -120,6 +126,8 @@ async def _read_any(connection: Connection, data: bytes) -> Response:
 
 def _connection(request: h11.Request) -> tuple[h11.Connection, bytes]:
     """Return a connection that has sent *request*, and the request."""
+    import h11
+
     http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEADER_BYTES)
     return http, (http.send(request) or b"") + (http.send(h11.EndOfMessage()) or b"")
 
