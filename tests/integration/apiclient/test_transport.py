@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
@@ -26,6 +26,7 @@ class Server:
         self.requests: list[str] = []
         self.connections = 0
         self.port = 0
+        self._handlers: set[asyncio.Task[None] | None] = set()
 
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[HttpTransport]:
@@ -36,9 +37,12 @@ class Server:
         await transport.close()
         server.close()
         await server.wait_closed()
+        for handler in filter(None, self._handlers):
+            await handler
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self._handlers.add(asyncio.current_task())
         try:
             while True:
                 self.requests.append((await reader.readuntil(b"\r\n\r\n")).decode())
@@ -50,6 +54,8 @@ class Server:
             pass
         finally:
             writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
 
 
 async def get(transport: HttpTransport, method: str = "GET", target: str = "/x", body: bytes = b"") -> Response:
