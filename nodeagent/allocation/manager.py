@@ -265,6 +265,10 @@ class AllocationManager:
         pod_level = entry.pod if entry is not None and self._rules.pod_level else None
         return ResourceReport({} if entry is None else entry.containers, self._rules.init_containers, pod_level)
 
+    def progress(self, uid: str) -> object:
+        """Return a value that differs after a change of :meth:`conditions` or :meth:`report`."""
+        return [*self.conditions(uid), self.report(uid)] if self._rules.enabled else None
+
     def review(self, pod: Pod, observed: RuntimePod | None) -> None:
         """Report whether a resize of *pod* is in progress, and its completion.
 

@@ -271,10 +271,11 @@ class PodWorker:
             )
             self._due_in(NETWORK_RETRY_SECONDS)
             return
-        absent = RuntimePod(pod.uid, pod.name, pod.namespace)
+        absent, progress = RuntimePod(pod.uid, pod.name, pod.namespace), components.allocations.progress(pod.uid)
         # Intermediate container states of this sync must not be reported, so only probe results change here.
         async with reporting(self._changed, lambda: components.status.update(self.pod, observed)):
             outcome = await components.syncer().sync_pod(pod, status, observed or absent)
+        unchanged = not outcome.touched and outcome.waiting == self._waiting
         self._waiting = outcome.waiting
         self._start.waited_for_images(outcome.image_seconds)
         if outcome.touched:
@@ -282,8 +283,10 @@ class PodWorker:
         if outcome.resize_error:
             components.allocations.failed(pod, outcome.resize_error)
         components.allocations.review(pod, observed)
-        status = components.status.update(pod, observed, waiting=self._waiting)
-        self._start.observe(pod, status)
+        if not unchanged or components.allocations.progress(pod.uid) != progress:
+            # Otherwise only probe results can have changed, which have been reported.
+            status = components.status.update(pod, observed, waiting=self._waiting)
+            self._start.observe(pod, status)
         if (
             outcome.touched
             and observed
