@@ -57,6 +57,8 @@ class CandidateSelector:
 
     def ending(self, now: float) -> bool:
         """Return whether an evicted pod is still within its grace period."""
+        if not self._ending:
+            return False
         active = {pod.uid for pod in self._pods.active()}
         self._ending = {uid: until for uid, until in self._ending.items() if uid in active}
         self._immediate &= active

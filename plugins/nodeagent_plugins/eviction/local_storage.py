@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from nodeagent.base.quantity import Quantity
 from nodeagent.base.structs import Struct
 from nodeagent.contracts.stats import FilesystemStats, PodUsage
 from nodeagent.model.pod import Pod
+from nodeagent.model.pod_values import PodValues
 from nodeagent.model.resources import EPHEMERAL_STORAGE, container_limits, pod_limits, quantity
 from nodeagent_plugins.eviction.signals import Layout
 
@@ -15,6 +18,20 @@ class Excess(Struct, frozen=True):
 
     signal: str
     message: str
+
+
+class LimitedPods:
+    """Counts the pods with limits that :func:`find_excess` checks; only pods that changed are evaluated."""
+
+    def __init__(self) -> None:
+        self._limits = PodValues(has_limit)
+        self._count = 0
+
+    def any(self, pods: Iterable[Pod]) -> bool:
+        """Return whether one of *pods* has a limit."""
+        added, removed = self._limits.update(pods)
+        self._count += sum(added) - sum(removed)
+        return self._count > 0
 
 
 def has_limit(pod: Pod) -> bool:

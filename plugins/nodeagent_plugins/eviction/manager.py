@@ -21,7 +21,7 @@ from nodeagent.model.eviction_thresholds import Signal, Threshold, read_threshol
 from nodeagent.model.pod import Pod
 from nodeagent_plugins.eviction.candidates import CandidateSelector, Measure
 from nodeagent_plugins.eviction.layout import detect_layout, image_disk
-from nodeagent_plugins.eviction.local_storage import find_excess, has_limit
+from nodeagent_plugins.eviction.local_storage import LimitedPods, find_excess, has_limit
 from nodeagent_plugins.eviction.memory import MemoryReading
 from nodeagent_plugins.eviction.messages import REASON, eviction_message
 from nodeagent_plugins.eviction.metrics import EVICTIONS, STATS_AGE
@@ -98,6 +98,7 @@ class EvictionManager:
         self._killed: set[str] = set()
         self._vetoed: frozenset[str] = frozenset()
         self._created_selector: CandidateSelector | None = None
+        self._limited_pods = LimitedPods()
 
     @property
     def conditions(self) -> frozenset[Condition]:
@@ -277,7 +278,9 @@ class EvictionManager:
 
     async def _evict_over_limits(self, measure: Measure) -> list[str]:
         evicted: list[str] = []
-        if not any(has_limit(candidate.pod) for candidate in self._selector.candidates(measure)):
+        if not self._limited_pods.any(self._context.pods.active()) or not any(
+            has_limit(candidate.pod) for candidate in self._selector.candidates(measure)
+        ):
             return evicted
         for candidate in self._selector.candidates(await self._with_usage(measure)):
             if candidate.usage is None:

@@ -38,13 +38,13 @@ def sort_rotated(names: Iterable[str], keep: int, busy: Collection[str] = ()) ->
     return Sorted(sorted(useless - set(busy)), left[:cut], left[cut:])
 
 
-def size_of(path: Path) -> int | None:
+def size_of(path: str) -> int | None:
     """Return the size of a regular file; ``None`` if it does not exist.
 
     :raises OSError: the path is not readable or not a regular file.
     """
     try:
-        found = path.lstat()
+        found = os.lstat(path)
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(found.st_mode):

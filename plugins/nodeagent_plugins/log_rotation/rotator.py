@@ -50,15 +50,16 @@ class LogRotator:
             sizes = await asyncio.to_thread(_sizes, logs) if logs else {}
             async with asyncio.TaskGroup() as group:
                 for container_id, size in sizes.items():
-                    group.create_task(self._check_log(container_id, logs[container_id], size))
+                    if container_id in self._failing or not isinstance(size, int) or size >= self._largest:
+                        group.create_task(self._check_log(container_id, Path(logs[container_id]), size))
             await self._context.clock.sleep_until(due)
 
-    def _logs(self) -> dict[str, Path]:
-        """Return the logs of running containers by container ID."""
+    def _logs(self) -> dict[str, str]:
+        """Return the paths of the logs of running containers by container ID."""
         pods = self._context.pods
         observed = (pods.observed(pod.uid) for pod in pods.all())
         return {
-            container.id: Path(container.log_path)
+            container.id: container.log_path
             for pod in observed
             if pod is not None
             for container in pod.containers
@@ -110,7 +111,7 @@ class LogRotator:
         self._failing.discard(container_id)
 
 
-def _sizes(logs: Mapping[str, Path]) -> dict[str, int | OSError | None]:
+def _sizes(logs: Mapping[str, str]) -> dict[str, int | OSError | None]:
     found: dict[str, int | OSError | None] = {}
     for container_id, log in logs.items():
         try:

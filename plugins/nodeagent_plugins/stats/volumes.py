@@ -28,6 +28,8 @@ _log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 10.0
 """Maximum interval of checks for new pods."""
+SHORTEST_PAUSE_SECONDS = 1.0
+"""Pause in which pods become due, which are then measured together."""
 WALK_SECONDS = 60.0
 WALKS = Histogram(
     "volume_metric_collection_duration_seconds", "Duration in seconds to calculate volume stats", ("metric_source",)
@@ -74,12 +76,12 @@ class VolumeMeter:
             for gone in self._due.keys() - pods.keys():
                 del self._due[gone]
                 self._measured.pop(gone, None)
-            for uid, pod in pods.items():
-                if self._due.get(uid, 0.0) > clock.now():
-                    continue
+            now = clock.now()
+            for pod in [pod for uid, pod in pods.items() if self._due.get(uid, 0.0) <= now]:
                 await self._update(pod)
-            soonest = min(self._due.values(), default=clock.now() + self._period)
-            await clock.sleep_until(min(soonest, clock.now() + min(self._period, CHECK_SECONDS)))
+            soonest, now = min(self._due.values(), default=clock.now() + self._period), clock.now()
+            pause = min(max(soonest - now, SHORTEST_PAUSE_SECONDS), self._period, CHECK_SECONDS)
+            await clock.sleep(pause)
 
     async def _update(self, pod: Pod) -> None:
         walks: list[float] = []

@@ -8,7 +8,7 @@ import pytest
 
 from nodeagent.model.pod import Pod
 from nodeagent.testing import make_container, make_pod
-from nodeagent_plugins.eviction.local_storage import find_excess, has_limit
+from nodeagent_plugins.eviction.local_storage import LimitedPods, find_excess, has_limit
 from nodeagent_plugins.eviction.signals import Layout
 from tests.unit.plugins.eviction.usage import GI, MI, pod_usage
 
@@ -90,3 +90,12 @@ def test_without_limits_nothing_is_exceeded():
 )
 def test_has_limit_selects_pods_with_storage_limits(spec: dict[str, Any], limited: bool):
     assert has_limit(make_pod("web", **spec)) is limited
+
+
+def test_pods_with_limits_are_counted_until_they_are_removed():
+    pods, plain = LimitedPods(), make_pod("plain")
+    limited = make_pod("limited", volumes=[{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}])
+
+    found = [pods.any(active) for active in ([], [plain], [plain, limited], [plain, limited], [plain], [limited])]
+
+    assert found == [False, False, True, True, False, True]
