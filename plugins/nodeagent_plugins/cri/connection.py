@@ -21,6 +21,7 @@ from nodeagent_plugins.cri import errors
 from nodeagent_plugins.cri.failure_log import log_failure
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+LOOKAHEAD_BYTES = 1024 * 1024
 RECONNECT_MS = (100, 3000)
 FINISH_SECONDS = 5.0
 INVALID_RESPONSE = "the runtime returned an invalid response"
@@ -32,6 +33,9 @@ OPTIONS = (
     ("grpc.max_reconnect_backoff_ms", RECONNECT_MS[1]),
     ("grpc.default_authority", "localhost"),  # Some servers reject the path of a socket.
     ("grpc.enable_http_proxy", 0),
+    # Without probes of the bandwidth: gRPC would send a ping for each response, and wake its threads for that.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", LOOKAHEAD_BYTES),
     ("grpc.enable_retries", 0),  # The callers decide what is retried.
 )
 
