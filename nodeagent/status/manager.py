@@ -70,6 +70,8 @@ class _Entry(MutableStruct):
     failed: tuple[str, str] | None = None
     disrupted: str = ""
     terminated: bool = False
+    deleted: bool = False
+    """True after the API server has accepted the deletion, which a later status must not repeat."""
     notified: PodStatus | None = None
     changed_at: float | None = None
     """Monotonic time of the first unsent change."""
@@ -387,6 +389,7 @@ class StatusManager:
                     SYNC_DURATION.observe(self._clock.now() - changed_at)
             if self._can_delete(entry):
                 await api.delete(PODS, target.name, target.namespace, grace_seconds=0, uid=target.uid)
+                entry.deleted = True
         except ApiNotFound:
             return
         except ApiError as error:
@@ -399,7 +402,8 @@ class StatusManager:
             entry.sent = status
 
     def _can_delete(self, entry: _Entry) -> bool:
-        return entry.terminated and not entry.static and entry.pod.metadata.deletion_timestamp is not None
+        requested = entry.pod.metadata.deletion_timestamp is not None
+        return entry.terminated and requested and not entry.static and not entry.deleted
 
     def _api_object(self, entry: _Entry) -> Pod:
         return (self._mirror_of(entry.pod) or entry.pod) if entry.static else entry.pod

@@ -371,3 +371,22 @@ async def test_restart_of_all_containers_continues_before_the_api_reports_it(clo
     states += [restarting(), restarting()]
 
     assert states == ["False", "True", "True", "True"]
+
+
+async def test_terminated_pod_is_deleted_once(clock):
+    api, runtime = FakeApi(), FakeRuntime(clock)
+    deletion = {"deletion_timestamp": clock.wall(), "deletion_grace_period_seconds": 0}
+    pod = make_pod("web", metadata=deletion)
+    await api.create(PODS, {"metadata": {"name": "web", "uid": pod.uid}, "spec": {}}, "default")
+    manager = make_manager(clock, api)
+    api.fail("delete", ApiUnavailable("away"), times=1)
+
+    async with sending(manager):
+        manager.update(pod, runtime.pod(pod.uid), ended=True)
+        manager.terminated(pod)
+        await clock.settle()
+        await clock.advance(RETRY_SECONDS)
+        manager.terminated(pod)
+        await clock.settle()
+
+    assert len(api.made("delete")) == 2  # The failed request, and the one that succeeded.
