@@ -33,7 +33,7 @@ OPTIONS = (
     ("grpc.max_reconnect_backoff_ms", RECONNECT_MS[1]),
     ("grpc.default_authority", "localhost"),  # Some servers reject the path of a socket.
     ("grpc.enable_http_proxy", 0),
-    # Without probes of the bandwidth: gRPC would send a ping for each response, and wake its threads for that.
+    # gRPC would send a ping for each response to probe the bandwidth, for which its threads use CPU time.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", LOOKAHEAD_BYTES),
     ("grpc.enable_retries", 0),  # The callers decide what is retried.
