@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,8 @@ from tests.fuzz.target import ROOT, TARGETS, Target, check, strict
 BUILD = ROOT / "build" / "fuzz"
 HANG_SECONDS = 30
 MAX_MEMORY_MIB = 2048
-_MEMORY = {"TMPDIR": "/dev/shm"} if os.access("/dev/shm", os.W_OK) else {}
-"""Environment with a directory in memory, since many parsers read files."""
+_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+"""Directory in memory, since many parsers read files."""
 _EXECUTED = re.compile(r"stat::number_of_executed_units: (\d+)|^#(\d+)\t", re.MULTILINE)
 
 
@@ -66,8 +67,10 @@ def _fuzz(target: Target, seconds: int, seed: int) -> Run:
         *("-print_final_stats=1", "-reload=0", str(working), str(target.corpus)),
     ]
     before = set(findings.iterdir())
-    with log.open("wb") as errors:
-        done = subprocess.run(command, cwd=ROOT, env={**os.environ, **_MEMORY}, stderr=errors, check=False)
+    # libFuzzer exits without cleaning up.
+    with log.open("wb") as errors, tempfile.TemporaryDirectory(dir=_MEMORY, prefix="fuzz-") as temporary:
+        environment = {**os.environ, "TMPDIR": temporary}
+        done = subprocess.run(command, cwd=ROOT, env=environment, stderr=errors, check=False)
     text = log.read_text(errors="replace")
     found = len(set(findings.iterdir()) - before)
     if done.returncode:
