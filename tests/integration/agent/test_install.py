@@ -83,7 +83,7 @@ def test_wheel_requires_agent_dependencies_and_offers_extras(dist: Path) -> None
         extra = re.search(r"extra == '(\w+)'", line)
         required[extra[1] if extra else ""].add(re.match(r"[\w.-]+(\[[\w,]+\])?", line)[0])
 
-    assert required.keys() == {"", "all", "apiserver", "cli", "dev", "tracing"}
+    assert required.keys() == {"", "all", "apiserver", "cli", "dev", "fuzz", "tracing"}
     assert required["apiserver"] == {"cel-expr-python", "google-re2", "h2", "pyjwt", "pynacl"}
     assert required["cli"] == {"rich"}
     assert required["tracing"] == {"opentelemetry-exporter-otlp-proto-grpc", "opentelemetry-sdk"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -222,9 +222,14 @@ async def test_server_with_an_untrusted_certificate_is_rejected(server: ApiServe
 
 
 async def test_request_to_a_silent_server_times_out(tmp_path: Path) -> None:
+    closed = asyncio.Event()
+
     async def swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
-        writer.close()
+        with suppress(ConnectionError):
+            await reader.read()
+        writer.transport.abort()
+        await asyncio.sleep(0)
+        closed.set()
 
     silent = await asyncio.start_server(swallow, "127.0.0.1", 0)
     port = silent.sockets[0].getsockname()[1]
@@ -240,6 +245,8 @@ async def test_request_to_a_silent_server_times_out(tmp_path: Path) -> None:
     with pytest.raises(ApiUnavailable, match="no response within"):
         await client.get(NODES, "node-1", into=dict)
     await client.close()
+    async with asyncio.timeout(10):
+        await closed.wait()
     silent.close()
     await silent.wait_closed()
 

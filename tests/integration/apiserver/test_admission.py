@@ -238,9 +238,7 @@ def test_options_set_toleration_seconds_and_allow_privileged(tmp_path: Path) -> 
     stay = ("--default-not-ready-toleration-seconds=7", "--default-unreachable-toleration-seconds=-1")
     server = Server(tmp_path, "--allow-privileged", *stay)
     api = server.api()
-    privileged = pod(
-        containers=[{"name": "c", "image": "i", "securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}]
-    )
+    privileged = pod(containers=[{"name": "c", "image": "i", "securityContext": {"privileged": True}}])
 
     spec = api.ok("POST", pods("default"), privileged)["spec"]
 

@@ -51,6 +51,7 @@ UPSTREAM_ORDER = [
     "PodTopologyLabels",
     "NodeDeclaredFeatureValidator",
     "PodResizeValidator",
+    "MutatingAdmissionPolicy",
     "MutatingAdmissionWebhook",
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionWebhook",
