@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
+import socket
 import uuid
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import SplitResult
 
 import msgspec
 import pytest
 
-from nodeagent.apiclient import Client, connect
-from nodeagent.apiclient.http import DURATIONS, REQUESTS
+from nodeagent.apiclient import Client, connect, dial
+from nodeagent.apiclient.http import DURATIONS, REQUESTS, HttpTransport
+from nodeagent.apiclient.transport import Request
+from nodeagent.base import kubeconfig
 from nodeagent.base.aio import SystemClock
 from nodeagent.contracts.api import CONFIG_MAPS, LEASES, NODES, PODS, SERVICE_ACCOUNTS, PatchType, WatchType
 from nodeagent.errors import ApiConflict, ApiError, ApiNotFound, ApiUnavailable
@@ -209,8 +215,7 @@ async def test_replaced_token_file_is_reloaded(
 
 async def test_server_with_an_untrusted_certificate_is_rejected(server: ApiServer, tmp_path: Path) -> None:
     from nodeagent.apiclient.connect import for_config
-    from nodeagent.apiclient.http import HttpTransport
-    from nodeagent.base import key_material, kubeconfig, tls
+    from nodeagent.base import key_material, tls
 
     unrelated_ca = key_material.Material(data=tls.generate_ca("stranger").certificate)
     found = replace(kubeconfig.load(Path(server.facts["kubeconfig"])), certificate_authority=unrelated_ca)
@@ -219,6 +224,30 @@ async def test_server_with_an_untrusted_certificate_is_rejected(server: ApiServe
     with pytest.raises(ApiUnavailable, match=r"(?i)certificate"):
         await client.get(NODES, "node-1", into=dict)
     await client.close()
+
+
+async def test_cancelled_requests_leave_no_connections(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def connect_now(url: SplitResult) -> socket.socket:
+        connection = socket.create_connection((url.hostname, url.port))
+        connection.setblocking(False)
+        return connection
+
+    monkeypatch.setattr(dial, "_connect", connect_now)
+    found = kubeconfig.load(Path(server.facts["kubeconfig"]))
+    before = len(os.listdir("/proc/self/fd"))
+    for steps in range(40):
+        transport = HttpTransport(found, SystemClock())
+        task = asyncio.create_task(transport.request(Request("GET", "/version"), 10))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await transport.close()
+
+    gc.collect()  # Reports connections that were not closed.
+    async with asyncio.timeout(10):
+        while len(os.listdir("/proc/self/fd")) > before:
+            await asyncio.sleep(0.01)
 
 
 async def test_request_to_a_silent_server_times_out(tmp_path: Path) -> None:
