@@ -20,6 +20,8 @@ _PORTS = {"http": 80, "https": 443}
 _CONNECT_SECONDS = 10.0
 _NEXT_ADDRESS_SECONDS = 0.25
 """Time after which the next address of a name is tried too, as recommended by RFC 8305."""
+_STEPS_TO_HANDSHAKE = 3
+"""Iterations of the event loop from a new task until the handshake has started."""
 
 
 async def dial(way: Route, context: ssl.SSLContext | None, server_name: str) -> Connection:
@@ -31,15 +33,8 @@ async def dial(way: Route, context: ssl.SSLContext | None, server_name: str) -> 
     first = way.proxy if way.proxy.netloc else way.server
     name = (server_name or way.server.hostname) if first is way.server else first.hostname
     with _failures_to_connect(first):
-        sock = await _connect(first)
-        try:
-            encryption = (context or ssl.create_default_context()) if first.scheme == "https" else None
-            reader, writer = await asyncio.open_connection(
-                sock=sock, ssl=encryption, server_hostname=name if encryption else None
-            )
-        except BaseException:
-            sock.close()
-            raise
+        encryption = (context or ssl.create_default_context()) if first.scheme == "https" else None
+        reader, writer = await _open(await _connect(first), encryption, name if encryption else None)
     if first is way.proxy and not way.is_forwarded:
         try:
             await _open_tunnel(way, reader, writer)
@@ -58,6 +53,26 @@ async def _connect(url: SplitResult) -> socket.socket:
     async with asyncio.timeout(_CONNECT_SECONDS):
         addresses = await loop.getaddrinfo(*_address(url), type=socket.SOCK_STREAM)
         return await aiohappyeyeballs.start_connection(addresses, happy_eyeballs_delay=_NEXT_ADDRESS_SECONDS)
+
+
+async def _open(
+    sock: socket.socket, encryption: ssl.SSLContext | None, name: str | None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Return the streams of *sock*, which is closed on an error or a cancellation.
+
+    asyncio does not close a connection whose handshake is cancelled before it has started, so it starts first.
+    """
+    opening = asyncio.create_task(asyncio.open_connection(sock=sock, ssl=encryption, server_hostname=name))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        for _ in range(_STEPS_TO_HANDSHAKE):
+            await asyncio.sleep(0)
+        opening.cancel()
+        await asyncio.wait({opening})
+        if not opening.cancelled() and opening.exception() is None:
+            opening.result()[1].transport.abort()
+        raise
 
 
 async def _open_tunnel(way: Route, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -6,7 +6,9 @@ import asyncio
 import gc
 import os
 import socket
+import ssl
 import uuid
+from collections.abc import Coroutine
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +19,9 @@ import msgspec
 import pytest
 
 from nodeagent.apiclient import Client, connect, dial
-from nodeagent.apiclient.http import DURATIONS, REQUESTS, HttpTransport
-from nodeagent.apiclient.transport import Request
-from nodeagent.base import kubeconfig
+from nodeagent.apiclient.connection import Connection
+from nodeagent.apiclient.http import DURATIONS, REQUESTS
+from nodeagent.apiclient.route import route
 from nodeagent.base.aio import SystemClock
 from nodeagent.contracts.api import CONFIG_MAPS, LEASES, NODES, PODS, SERVICE_ACCOUNTS, PatchType, WatchType
 from nodeagent.errors import ApiConflict, ApiError, ApiNotFound, ApiUnavailable
@@ -215,7 +217,8 @@ async def test_replaced_token_file_is_reloaded(
 
 async def test_server_with_an_untrusted_certificate_is_rejected(server: ApiServer, tmp_path: Path) -> None:
     from nodeagent.apiclient.connect import for_config
-    from nodeagent.base import key_material, tls
+    from nodeagent.apiclient.http import HttpTransport
+    from nodeagent.base import key_material, kubeconfig, tls
 
     unrelated_ca = key_material.Material(data=tls.generate_ca("stranger").certificate)
     found = replace(kubeconfig.load(Path(server.facts["kubeconfig"])), certificate_authority=unrelated_ca)
@@ -226,28 +229,33 @@ async def test_server_with_an_untrusted_certificate_is_rejected(server: ApiServe
     await client.close()
 
 
-async def test_cancelled_requests_leave_no_connections(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def cancel_after(steps: int, dialing: Coroutine[Any, Any, Connection]) -> None:
+    """Cancel *dialing* after *steps* iterations of the event loop; a connection is closed."""
+    task = asyncio.create_task(dialing)
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    task.cancel()
+    for connection in await asyncio.gather(task, return_exceptions=True):
+        if isinstance(connection, Connection):
+            connection.abort()
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+async def test_cancelled_connection_is_closed(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     async def connect_now(url: SplitResult) -> socket.socket:
         connection = socket.create_connection((url.hostname, url.port))
         connection.setblocking(False)
         return connection
 
     monkeypatch.setattr(dial, "_connect", connect_now)
-    found = kubeconfig.load(Path(server.facts["kubeconfig"]))
+    way, context = route(server.facts["url"], ""), ssl.create_default_context(cafile=server.facts["caFile"])
     before = len(os.listdir("/proc/self/fd"))
-    for steps in range(40):
-        transport = HttpTransport(found, SystemClock())
-        task = asyncio.create_task(transport.request(Request("GET", "/version"), 10))
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await transport.close()
+    for steps in range(12):
+        await cancel_after(steps, dial.dial(way, context, ""))
+        gc.collect()  # Reports connections that were not closed.
 
-    gc.collect()  # Reports connections that were not closed.
-    async with asyncio.timeout(10):
-        while len(os.listdir("/proc/self/fd")) > before:
-            await asyncio.sleep(0.01)
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 async def test_request_to_a_silent_server_times_out(tmp_path: Path) -> None:
