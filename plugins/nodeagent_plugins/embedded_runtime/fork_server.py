@@ -36,8 +36,7 @@ class ForkServer:
         request = os.fsencode("\0".join((helper, *arguments)))
         ours, theirs = socket.socketpair()
         try:
-            with theirs:
-                await asyncio.to_thread(self._send, request, theirs.fileno())
+            await asyncio.to_thread(self._send, request, theirs)
             async with asyncio.timeout(timeout_seconds):
                 response = await _read(ours)
         except TimeoutError as error:
@@ -55,12 +54,13 @@ class ForkServer:
         """Stop the server; the helpers keep running."""
         await asyncio.to_thread(self._stop)
 
-    def _send(self, request: bytes, descriptor: int) -> None:
-        with self._lock:
+    def _send(self, request: bytes, response: socket.socket) -> None:
+        # Closed here, because the caller may be cancelled while this thread still sends the descriptor.
+        with response, self._lock:
             for is_last in (False, True):
                 _, requests = self._server or self._start()
                 try:
-                    socket.send_fds(requests, [request], [descriptor])
+                    socket.send_fds(requests, [request], [response.fileno()])
                     return
                 except (BrokenPipeError, ConnectionResetError):
                     self._stop_now()
