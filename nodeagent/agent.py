@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nodeagent.allocation.decision import ResizeRules
 from nodeagent.allocation.manager import AllocationManager
@@ -32,6 +32,7 @@ from nodeagent.contracts.diagnostics import LoopLine
 from nodeagent.contracts.events import EventRecorder, EventType
 from nodeagent.contracts.pods import PodSource
 from nodeagent.contracts.server import AccessRecord
+from nodeagent.core_loops import CoreLoops
 from nodeagent.event_journal import EventJournal
 from nodeagent.event_listeners import EventListeners
 from nodeagent.model.pod import Pod
@@ -79,7 +80,6 @@ _CHECKS_LOOPS = Release(1, 32)
 """Release since which background loops are health checks."""
 
 FLUSH_SECONDS = 5.0
-STOP_SECONDS = 10.0
 
 
 class Agent:
@@ -115,8 +115,7 @@ class Agent:
         self._config, self._plugins, self._ready, self._restart = config, plugins, ready, restart
         self._clock = clock = clock or SystemClock()
         self._prepare = prepare
-        self._stop = asyncio.Event()
-        self._tasks: dict[str, asyncio.Task[Any]] = {}
+        self._core_loops = CoreLoops()
         self._client: Client | None = None
         self.exit_code = 0
 
@@ -237,7 +236,7 @@ class Agent:
 
         Containers keep running. An exception in a core loop stops the agent and is raised.
         """
-        config, context = self._config, self.context
+        config, context, start = self._config, self.context, self._core_loops.start
         event_loop = asyncio.get_running_loop()
         previous = event_loop.get_task_factory()
         event_loop.set_task_factory(create_task)
@@ -250,35 +249,36 @@ class Agent:
             await ensure_self_signed(Path(context.settings.cert_dir), [context.node_name, "localhost", "127.0.0.1"])
         context.recorder.record(context.node_reference(), EventType.NORMAL, "Starting", f"Starting {_component()}.")
         try:
-            self._start("stall detector", self._stalls.run())
-            self._start("node status", self._node.run_status())
-            self._start("local queries", self._local.run())
+            start("stall detector", self._stalls.run())
+            start("node status", self._node.run_status())
+            start("local queries", self._local.run())
             if config.healthz_port:
                 health = HealthServer(config.healthz_bind_address, config.healthz_port, self._checks(), self._clock)
-                self._start("health", health.run())
+                start("health", health.run())
             if self._server.enabled:
-                self._start("server", self._server.run())
+                start("server", self._server.run())
             if context.api is not None:
-                self._start("status", self._status.run())
+                start("status", self._status.run())
                 if config.register_node:
-                    self._start("registration", self._node.run_registration(), may_end=True)
-                self._start("lease", self._node.run_lease())
-                self._start("mirror pods", self._mirrors.run())
-                self._start("release check", self._release_check(), may_end=True)
-            self._start("pods", self._run_pods())
-            return await self._until_stopped()
+                    start("registration", self._node.run_registration(), may_end=True)
+                start("lease", self._node.run_lease())
+                start("mirror pods", self._mirrors.run())
+                start("release check", self._release_check(), may_end=True)
+            start("pods", self._run_pods())
+            await self._core_loops.wait()
+            return self.exit_code
         finally:
             await self._shut_down()
             event_loop.set_task_factory(previous)
 
     def stop(self) -> None:
         """Stop :meth:`run`; pods keep running."""
-        self._stop.set()
+        self._core_loops.stop()
 
     @property
     def stopping(self) -> bool:
         """True if the agent is shutting down."""
-        return self._stop.is_set()
+        return self._core_loops.stopping
 
     def describe(self) -> str:
         """Return a one-line status for display."""
@@ -289,23 +289,23 @@ class Agent:
 
         :raises NodeAgentError: the node's cgroups cannot be created.
         """
-        backoff = Backoff(0.2, 5.0)
+        start, backoff = self._core_loops.start, Backoff(0.2, 5.0)
         while not await self._pleg.relist():
             await self._clock.sleep(backoff.next())
         await self.context.cgroups.start()
         await self.context.devices.start()
-        self._start("pleg", self._pleg.run())
+        start("pleg", self._pleg.run())
         if self.context.gates.enabled("EventedPLEG"):
-            self._start("evented pleg", self._evented.run(), may_end=True)
+            start("evented pleg", self._evented.run(), may_end=True)
         else:
-            self._start("change notifications", self._notifications.run(), may_end=True)
+            start("change notifications", self._notifications.run(), may_end=True)
         for source in self._sources:
-            self._start(f"source {source.name}", self._run_source(source))
-        self._start("plugin loops", self._loops.run())
-        self._start("housekeeping", self._housekeeping.run())
+            start(f"source {source.name}", self._run_source(source))
+        start("plugin loops", self._loops.run())
+        start("housekeeping", self._housekeeping.run())
         if self._config.run_once:
-            self._start("run once", self._run_once(), may_end=True)
-        self._start("first sync", FirstSync(self._pods, self._clock, self._ready).run(), may_end=True)
+            start("run once", self._run_once(), may_end=True)
+        start("first sync", FirstSync(self._pods, self._clock, self._ready).run(), may_end=True)
         await self._pods.run()
 
     async def _run_source(self, source: PodSource) -> None:
@@ -324,47 +324,20 @@ class Agent:
         self.exit_code = await RunOnce(self._pods, self._clock).run()
         self.stop()
 
-    def _start(self, name: str, coroutine: Coroutine[Any, Any, Any], *, may_end: bool = False) -> None:
-        task = asyncio.create_task(coroutine, name=name)
-        self._tasks[name] = task
-
-        def done(ended: asyncio.Task[Any]) -> None:
-            if not may_end or (not ended.cancelled() and ended.exception() is not None):
-                self._stop.set()
-
-        task.add_done_callback(done)
-
-    async def _until_stopped(self) -> int:
-        await self._stop.wait()
-        for name, task in self._tasks.items():
-            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
-                _log.error("Failed to run core loop, shutting down", extra={"loop": name}, exc_info=error)
-                raise error
-        return self.exit_code
-
     async def _shut_down(self) -> None:
         """Stop sources, workers and loops, then send pending statuses and events, then close clients."""
         _log.info("Shutting down, pods keep running")
-        sources = {name for name in self._tasks if name.startswith("source ")}
-        await self._cancel(sources)
-        await self._cancel({"pods", "first sync", "housekeeping", "pleg", "evented pleg", "run once"})
+        loops = self._core_loops
+        await loops.cancel([name for name in loops.names if name.startswith("source ")])
+        await loops.cancel({"pods", "first sync", "housekeeping", "pleg", "evented pleg", "run once"})
         await self._flush_statuses(FLUSH_SECONDS)
-        await self._cancel(set(self._tasks))
+        await loops.cancel(loops.names)
         await self.context.tasks.close()
         await self._scopes.close_tasks()
         await asyncio.gather(self.context.recorder.flush(FLUSH_SECONDS), self._accesses.flush(FLUSH_SECONDS))
         await self.context.cleanup.aclose()
         if self._client is not None:
             await self._client.close()
-
-    async def _cancel(self, names: set[str]) -> None:
-        tasks = {task for name in names if (task := self._tasks.pop(name, None)) is not None}
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            _, stuck = await asyncio.wait(tasks, timeout=STOP_SECONDS)
-            for task in stuck:
-                _log.error("Failed to stop loop in time", extra={"loop": task.get_name()})
 
     # --- wiring ---------------------------------------------------------------------------------------------
 
@@ -436,7 +409,7 @@ class Agent:
 
     def _loop_lines(self) -> list[LoopLine]:
         """Return the health of each loop."""
-        problems = dict.fromkeys(self._tasks, "") | self._loops.problems()
+        problems = dict.fromkeys(self._core_loops.names, "") | self._loops.problems()
         problems["pleg"] = self._pleg.health.problem
         problems |= {f"source {name}": "has not published its pods yet" for name in self._pods.pending_sources}
         problems |= self._report.problems()
