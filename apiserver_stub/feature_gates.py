@@ -57,6 +57,7 @@ GATES_IN_USE = frozenset(
         "ElasticIndexedJob",
         "EnvFiles",
         "ExtendWebSocketsToNodeAgent",
+        "ExternalServiceAccountTokenSigner",
         "GenericWorkload",
         "HPAConfigurableTolerance",
         "HPAContainerMetrics",

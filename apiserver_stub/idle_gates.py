@@ -47,7 +47,6 @@ _GATES: Mapping[str, tuple[str, ...]] = {
     "there are no alpha options for logs": ("LoggingAlphaOptions",),
     "there are no beta options for logs": ("LoggingBetaOptions",),
     "only version 2 of the KMS API is supported": ("KMSv1",),
-    "service account tokens are signed with a key file only": ("ExternalServiceAccountTokenSigner",),
     "servers that share a store serve the same kinds, so requests are never forwarded to others": (
         "UnknownVersionInteroperabilityProxy",
     ),

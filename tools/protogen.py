@@ -48,6 +48,7 @@ SOURCES = (
     KINDS,
     Source(ROOT, "nodeagent/base/criproto", stubs=True),
     Source(ROOT, "nodeagent/base/pluginproto", stubs=True),
+    Source(ROOT, "apiserver_stub/authn/external_signer/proto", stubs=True),
     Source(ROOT, "apiserver_stub/egress/proto", stubs=True),
     Source(ROOT, "apiserver_stub/storage/encryption/proto", stubs=True),
     Source(ROOT, "apiserver_stub/storage/etcd/proto", stubs=True),

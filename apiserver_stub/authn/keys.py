@@ -133,6 +133,18 @@ def load_public_keys(path: Path) -> list[PublicKey]:
     return found
 
 
+def from_der(data: bytes, key_id: str) -> PublicKey | None:
+    """Return the key in the DER form *data*, ``None`` for one that cannot verify tokens."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives import serialization
+
+    try:
+        key: Any = serialization.load_der_public_key(data)
+    except parse_errors(UnsupportedAlgorithm):
+        return None
+    return PublicKey(key, key_id=key_id) if _usable(key) else None
+
+
 def from_jwk(jwk: Any) -> PublicKey | None:
     """Return the key of one entry of a key set, ``None`` for one that cannot verify tokens."""
     from jwt.exceptions import InvalidKeyError

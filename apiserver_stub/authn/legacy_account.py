@@ -11,7 +11,7 @@ import binascii
 import hmac
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -20,8 +20,8 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.request import User
 from apiserver_stub.authn import jwt
 from apiserver_stub.authn.authenticators import Rejected
-from apiserver_stub.authn.keys import PublicKey
 from apiserver_stub.authn.service_account import account_user, split_account
+from apiserver_stub.authn.token_keys import TokenKeys
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Store, StoreUnavailable
 from nodeagent.base.gates import FeatureGates
 from nodeagent.base.identity import Identity
@@ -38,7 +38,7 @@ class LegacyTokens:
     def __init__(
         self,
         store: Store,
-        keys: Sequence[PublicKey],
+        keys: TokenKeys,
         identity: Identity,
         *,
         lookup: bool,
@@ -61,7 +61,7 @@ class LegacyTokens:
         if claims.get("iss") != ISSUER:
             return None
         try:
-            parsed.verify(self._keys)
+            parsed.verify(await self._keys.verifying(parsed.key_id))
         except jwt.TokenError as error:
             raise Rejected(str(error)) from None
         namespace, secret, name, uid = (

@@ -12,7 +12,7 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.request import User
 from apiserver_stub.authn import jwt
 from apiserver_stub.authn.authenticators import AuthenticatedUser, Rejected
-from apiserver_stub.authn.keys import PublicKey, SigningKey
+from apiserver_stub.authn.token_keys import TokenKeys
 from apiserver_stub.storage import Store
 from nodeagent.base.identity import Identity
 from nodeagent.base.structs import Struct
@@ -47,12 +47,11 @@ class ServiceAccountTokens:
     def __init__(
         self,
         store: Store,
-        signing_key: SigningKey,
+        keys: TokenKeys,
         issuers: Sequence[str],
         identity: Identity,
         *,
         gates: FeatureGates,
-        verifying_keys: Sequence[PublicKey] = (),
         api_audiences: Sequence[str] = (),
         max_seconds: int = 0,
         extend: bool = True,
@@ -60,12 +59,10 @@ class ServiceAccountTokens:
     ) -> None:
         """Create the issuer.
 
-        :param verifying_keys: trusted keys; by default only the signing key.
         :param api_audiences: audiences of the API; by default the issuers.
         :param max_seconds: maximum lifetime; 0 for unlimited.
         """
-        self._store, self._signing_key, self._issuers, self._now = store, signing_key, tuple(issuers), now
-        self.keys = tuple({key.key_id: key for key in verifying_keys or (signing_key.public,)}.values())
+        self._store, self.keys, self._issuers, self._now = store, keys, tuple(issuers), now
         self.api_audiences = tuple(api_audiences) or self._issuers
         self._max_seconds, self._extend = max_seconds, extend
         self.gates = gates
@@ -79,10 +76,13 @@ class ServiceAccountTokens:
         """Issuer of new tokens."""
         return self._issuers[0]
 
-    def issue(
+    async def issue(
         self, account: Object, audiences: Sequence[str], seconds: int, bound: tuple[str, Object] | None
     ) -> Issued:
-        """Return a token for *account* with a lifetime of *seconds*, bound to *bound* (kind and object), if any."""
+        """Return a token for *account* with a lifetime of *seconds*, bound to *bound* (kind and object), if any.
+
+        :raises SigningError: the token cannot be signed.
+        """
         metadata, now = account["metadata"], int(self._now())
         warnings: tuple[str, ...] = ()
         if self._max_seconds and seconds > self._max_seconds:
@@ -91,7 +91,7 @@ class ServiceAccountTokens:
         lifetime, warn_after = seconds, 0
         in_pod = bound is not None and bound[0] == "Pod"
         if in_pod and self._extend and seconds == EXTENDABLE_SECONDS and set(audiences) <= set(self.api_audiences):
-            lifetime, warn_after = EXTENDED_SECONDS, now + seconds
+            lifetime, warn_after = min(EXTENDED_SECONDS, self.keys.max_token_seconds or EXTENDED_SECONDS), now + seconds
         about: dict[str, Any] = {"namespace": metadata["namespace"]}
         if bound is not None:
             kind, obj = bound
@@ -114,7 +114,7 @@ class ServiceAccountTokens:
         }
         if self.gates.enabled("ServiceAccountTokenJTI"):
             claims["jti"] = objects.new_uid()
-        return Issued(jwt.sign(self._signing_key, claims), seconds, float(now + seconds), warnings)
+        return Issued(await self.keys.sign(claims), seconds, float(now + seconds), warnings)
 
     async def authenticate(self, token: str, audiences: Sequence[str]) -> AuthenticatedUser | None:
         """Return the user of *token*, ``None`` if another issuer issued it.
@@ -129,7 +129,7 @@ class ServiceAccountTokens:
         if claims.get("iss") not in self._issuers:
             return None
         try:
-            parsed.verify(self.keys)
+            parsed.verify(await self.keys.verifying(parsed.key_id))
         except jwt.TokenError as error:
             raise Rejected(str(error)) from None
         valid_for = _audiences(claims, audiences, self.api_audiences)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 DOCUMENT_PATH = "/.well-known/openid-configuration"
 KEYS_PATH = "/openid/v1/jwks"
-_CACHED = {"Cache-Control": "public, max-age=3600"}
 
 
 class IssuerDiscovery:
@@ -41,17 +40,19 @@ class IssuerDiscovery:
         path = request.info.path
         if path not in (DOCUMENT_PATH, KEYS_PATH) or not _is_https(self._tokens.issuer):
             return None
+        keys = self._tokens.keys
+        cached = {"Cache-Control": f"public, max-age={keys.max_age_seconds}"}
         if path == KEYS_PATH:
-            body = objects.encode({"keys": [key.jwk() for key in self._tokens.keys]})
-            return Reply(200, body=body, content_type="application/jwk-set+json", headers=_CACHED)
+            body = objects.encode({"keys": [key.jwk() for key in keys.published]})
+            return Reply(200, body=body, content_type="application/jwk-set+json", headers=cached)
         document = {
             "issuer": self._tokens.issuer,
             "jwks_uri": self._jwks_uri or self._own_keys(),
             "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"],
-            "id_token_signing_alg_values_supported": sorted({key.algorithm for key in self._tokens.keys}),
+            "id_token_signing_alg_values_supported": sorted({key.algorithm for key in keys.published}),
         }
-        return Reply(200, body=objects.encode(document), headers=_CACHED)
+        return Reply(200, body=objects.encode(document), headers=cached)
 
     def _own_keys(self) -> str:
         name, address = self._external_hostname, self._address()

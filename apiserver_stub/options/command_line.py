@@ -165,6 +165,9 @@ def _check_combinations(options: Options) -> Iterator[str]:
             yield f"set --feature-gates={authentication.CONFIG_GATE}=true to use authentication-config file"
         if options.oidc_configured:
             yield "authentication-config file and oidc-* flags are mutually exclusive"
+    if options.service_account_signing_endpoint and not _is_enabled(options, service_accounts.SIGNER_GATE):
+        gate = service_accounts.SIGNER_GATE
+        yield f"setting `--service-account-signing-endpoint` requires enabling {gate} feature gate"
     if options.requestheader_uid_headers and not _is_enabled(options, authentication.UID_GATE):
         yield f"--requestheader-uid-headers cannot be used without enabling {authentication.UID_GATE} feature flag"
     if options.authorization_config is not None:

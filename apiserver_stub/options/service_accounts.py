@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ from apiserver_stub.options import values
 from apiserver_stub.options.declare import Extend, Group
 
 TITLE = "Service account tokens"
+SIGNER_GATE = "ExternalServiceAccountTokenSigner"
+_SOCKET = re.compile(r"(/[^/\s\0]+)+|@[\w-]+(\.[\w-]+)*")
 _YEAR_SECONDS = 365 * 24 * 3600
 _WARN_SECONDS = 3607
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 3600, 1 << 32
@@ -27,6 +30,8 @@ class ServiceAccountOptions:
     service_account_key_file: tuple[Path, ...] = ()
     service_account_signing_key_file: Path | None = None
     """``None`` means a generated key."""
+    service_account_signing_endpoint: str = ""
+    """Unix socket of the signer that holds the keys instead of the files; empty means the files."""
     service_account_lookup: bool = True
     service_account_max_token_expiration_seconds: float = 0
     service_account_extend_token_expiration: bool = True
@@ -45,6 +50,12 @@ def declare(group: Group) -> None:
         action=Extend,
     )
     group.add("service-account-signing-key-file", Path, "PEM key that signs tokens. Default: a generated key.")
+    group.add(
+        "service-account-signing-endpoint",
+        str,
+        "Unix socket of an external signer that signs tokens and provides the keys that verify them: a path, or @ and "
+        f"the name of an abstract socket; requires feature gate {SIGNER_GATE}.",
+    )
     group.add(
         "service-account-lookup", values.boolean, "Require that the Secrets of legacy tokens exist. Default true."
     )
@@ -76,11 +87,27 @@ def check(options: ServiceAccountOptions) -> Iterator[str]:
             yield f"service-account-jwks-uri must be a valid URL: {problem}"
         elif urlsplit(uri).scheme != "https":
             yield f"service-account-jwks-uri requires https scheme, parsed as: {uri}"
-    if options.service_account_signing_key_file is not None and not options.service_account_key_file:
+    if options.service_account_signing_endpoint:
+        yield from _check_endpoint(options)
+    elif options.service_account_signing_key_file is not None and not options.service_account_key_file:
         yield "service-account-key-file is a required flag"
     seconds = options.service_account_max_token_expiration_seconds
     if seconds and not _SHORTEST_SECONDS <= seconds <= _LONGEST_SECONDS:
         yield "the service-account-max-token-expiration must be between 1 hour and 2^32 seconds"
+
+
+def _check_endpoint(options: ServiceAccountOptions) -> Iterator[str]:
+    endpoint = options.service_account_signing_endpoint
+    if options.service_account_signing_key_file is not None or options.service_account_key_file:
+        yield (
+            "can't set `--service-account-signing-key-file` and/or `--service-account-key-file` with "
+            "`--service-account-signing-endpoint` (They are mutually exclusive)"
+        )
+    if not _SOCKET.fullmatch(endpoint):
+        yield (
+            f'invalid value "{endpoint}" passed for `--service-account-signing-endpoint`, should be a valid location '
+            "on the filesystem or must be prefixed with @ to name UDS in abstract namespace"
+        )
 
 
 def warnings(options: ServiceAccountOptions) -> Iterator[str]:

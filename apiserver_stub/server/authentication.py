@@ -17,18 +17,20 @@ from apiserver_stub.authn.chain import Authenticator
 from apiserver_stub.authn.config_file import AuthenticationConfig, ConfigRules
 from apiserver_stub.authn.jwt_config import IssuerRules, JwtConfig, JwtConfigError, Mapped
 from apiserver_stub.authn.key_set import HttpsFetcher
-from apiserver_stub.authn.keys import KeyFileError, PublicKey, SigningKey, load_public_keys
+from apiserver_stub.authn.keys import KeyFileError
 from apiserver_stub.authn.legacy_account import LegacyTokens
 from apiserver_stub.authn.oidc import OidcTokens
 from apiserver_stub.authn.request_header import RequestHeaders
 from apiserver_stub.authn.service_account import ServiceAccountTokens
 from apiserver_stub.authn.token_file import TokenFile, TokenFileError
+from apiserver_stub.authn.token_keys import SigningError
 from apiserver_stub.authn.tokens import Tokens
 from apiserver_stub.authn.webhook import WebhookTokens
 from apiserver_stub.egress.selector import DIRECT, EgressSelector
 from apiserver_stub.options import Options
 from apiserver_stub.options.oidc import SIGNING_ALGORITHMS
 from apiserver_stub.schema.null_times import OMITTED_SINCE
+from apiserver_stub.server.service_account_tokens import build_service_account_tokens
 from apiserver_stub.storage import Store
 from apiserver_stub.webhook import Webhook
 from nodeagent.base.aio import TaskOwner
@@ -61,19 +63,28 @@ async def build_authentication(
     """Return the configured authentication; its tasks and clients are closed with *stack*.
 
     :param own_tokens: the file with the tokens that this server generated for the administrator and the node.
-    :raises AuthenticationError: a file is invalid; the message can have several lines, one per problem.
+    :raises AuthenticationError: a file is invalid, or the external signer fails; the message can have several lines,
+        one per problem.
     """
     tasks = await stack.enter_async_context(TaskOwner("authentication"))
     try:
         client_authorities = await _authorities(options.client_ca_file, "client-ca-bundle", tasks)
         proxy_authorities = await _authorities(options.requestheader_client_ca_file, "request-header", tasks)
-        service_accounts = await asyncio.to_thread(_service_accounts, options, store)
+        service_accounts = await build_service_account_tokens(options, store, tasks, stack)
         config = await asyncio.to_thread(configuration_of, options)
         issuers = [await _issuer(item, egress, tasks) for item in config.issuers]
         authenticators = await _token_authenticators(
             options, store, own_tokens, service_accounts, issuers, tasks, stack, egress
         )
-    except (TlsError, KeyFileError, TokenFileError, JwtConfigError, KubeconfigError, ssl.SSLError) as error:
+    except (
+        TlsError,
+        KeyFileError,
+        SigningError,
+        TokenFileError,
+        JwtConfigError,
+        KubeconfigError,
+        ssl.SSLError,
+    ) as error:
         raise AuthenticationError(str(error)) from error
     authenticator = Authenticator(
         Tokens(authenticators, service_accounts.api_audiences),
@@ -110,41 +121,6 @@ async def _authorities(path: Path | None, label: str, tasks: TaskOwner) -> CaBun
     authorities = await asyncio.to_thread(CaBundle, path, label)
     tasks.start(authorities.keep_current(), label)
     return authorities
-
-
-def _service_accounts(options: Options, store: Store) -> ServiceAccountTokens:
-    signing_file = options.service_account_signing_key_file
-    if signing_file is not None:
-        try:
-            key = SigningKey.load(signing_file)
-        except KeyFileError as error:
-            raise KeyFileError(f"failed to parse service-account-issuer-key-file: {error}") from error
-    else:
-        key = SigningKey.load_or_create(options.data_dir / "service-account.key")
-    verifying = [public for path in options.service_account_key_file for public in load_public_keys(path)]
-    if not options.service_account_key_file:
-        verifying += _serving_key(options.tls_private_key_file)
-    if signing_file is None:
-        verifying.append(key.public)
-    return ServiceAccountTokens(
-        store,
-        key,
-        options.service_account_issuer,
-        options.identity,
-        gates=options.gates,
-        verifying_keys=verifying,
-        api_audiences=options.api_audiences,
-        max_seconds=int(options.service_account_max_token_expiration_seconds),
-        extend=options.service_account_extend_token_expiration,
-    )
-
-
-def _serving_key(path: Path | None) -> list[PublicKey]:
-    """Return the public keys in the serving key file; an unusable file is reported by its other users."""
-    try:
-        return load_public_keys(path) if path is not None else []
-    except KeyFileError:
-        return []
 
 
 async def _issuer(config: JwtConfig, egress: EgressSelector, tasks: TaskOwner) -> OidcTokens:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
-from apiserver_stub.apimachinery.status import bad_request, conflict, invalid, invalid_value, not_found
+from apiserver_stub.apimachinery.status import ApiError, bad_request, conflict, invalid, invalid_value, not_found
+from apiserver_stub.authn.token_keys import SigningError
 from apiserver_stub.validation.reviews import validate_token_request
 from apiserver_stub.verbs.admission import AdmissionRequest
 from apiserver_stub.verbs.body import read_object
@@ -69,7 +70,10 @@ class TokenRequests:
         audiences, seconds = spec.get("audiences") or self._tokens.api_audiences, spec["expirationSeconds"]
         reference = spec.get("boundObjectRef")
         bound = self._bound_object(info.namespace, info.name, reference) if reference is not None else None
-        issued = self._tokens.issue(account, audiences, seconds, bound)
+        try:
+            issued = await self._tokens.issue(account, audiences, seconds, bound)
+        except SigningError as error:
+            raise ApiError(500, "", f"failed to generate token: {error}") from error
         request.warnings.extend(issued.warnings)
         metadata |= {"name": info.name, "namespace": info.namespace, "creationTimestamp": objects.now()}
         response: Object = {

@@ -7,6 +7,10 @@ import pytest
 from apiserver_stub.options import OptionsError, parse, warnings
 
 GATE = "--feature-gates=StructuredAuthenticationConfiguration=true"
+SIGNER = (
+    "--service-account-signing-endpoint=/run/sign.sock",
+    "--feature-gates=ExternalServiceAccountTokenSigner=true",
+)
 OIDC = ("--oidc-issuer-url=https://x", "--oidc-client-id=c")
 
 
@@ -38,6 +42,13 @@ def problems(*arguments: str) -> str:
         (("--service-account-jwks-uri=http://a",), "requires https scheme, parsed as: http://a"),
         (("--service-account-jwks-uri=:bad",), 'must be a valid URL: parse ":bad"'),
         (("--service-account-signing-key-file=f",), "service-account-key-file is a required flag"),
+        ((*SIGNER, "--service-account-key-file=f"), "can't set `--service-account-signing-key-file` and/or"),
+        ((*SIGNER, "--service-account-signing-key-file=f"), "(They are mutually exclusive)"),
+        (
+            (f"{SIGNER[0]} copy", SIGNER[1]),
+            'invalid value "/run/sign.sock copy" passed for `--service-account-signing-endpoint`, should be a valid',
+        ),
+        (("--service-account-signing-endpoint=@a@", SIGNER[1]), "must be prefixed with @ to name UDS in abstract"),
         (("--service-account-max-token-expiration=59m",), "must be between 1 hour and 2^32 seconds"),
     ],
 )
@@ -51,6 +62,21 @@ def test_authentication_configuration_requires_its_gate() -> None:
 
     assert problems("--authentication-config=f") == text
     assert not problems("--authentication-config=f", GATE)
+
+
+@pytest.mark.parametrize(
+    ("release", "gate", "allowed"),
+    [("1.32", "", False), ("1.32", "=true", True), ("1.34", "", True), ("1.34", "=false", False), ("1.36", "", True)],
+)
+def test_external_signer_requires_its_gate(release: str, gate: str, allowed: bool) -> None:
+    gates = [f"--feature-gates=ExternalServiceAccountTokenSigner{gate}"] if gate else []
+
+    found = problems("--service-account-signing-endpoint=@sign.sock", f"--compatibility-version={release}", *gates)
+
+    text = (
+        "setting `--service-account-signing-endpoint` requires enabling ExternalServiceAccountTokenSigner feature gate"
+    )
+    assert found == ("" if allowed else text)
 
 
 def test_repeated_list_options_are_merged() -> None:

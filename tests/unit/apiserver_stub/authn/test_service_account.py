@@ -15,6 +15,7 @@ from apiserver_stub.authn.authenticators import Rejected
 from apiserver_stub.authn.keys import SigningKey
 from apiserver_stub.authn.legacy_account import ISSUER, LegacyTokens
 from apiserver_stub.authn.service_account import EXTENDED_SECONDS, ServiceAccountTokens
+from apiserver_stub.authn.token_keys import FileKeys
 from nodeagent.base.identity import Identity
 from tests.unit.apiserver_stub.authn.conftest import Objects
 
@@ -59,7 +60,13 @@ def pod(store: Objects, **metadata: Any) -> dict[str, Any]:
 def make(store: Objects, key: SigningKey, clock: Clock, *on: str, **options: Any) -> ServiceAccountTokens:
     switched = feature_gates.build_gates(dict.fromkeys(on, True))
     return ServiceAccountTokens(
-        store, key, options.pop("issuers", API), Identity(), gates=switched, now=clock, **options
+        store,
+        FileKeys(key, options.pop("trusted", [key.public])),
+        options.pop("issuers", API),
+        Identity(),
+        gates=switched,
+        now=clock,
+        **options,
     )  # type: ignore[arg-type]
 
 
@@ -73,7 +80,7 @@ async def test_token_authenticates_the_account_with_its_pod(
     store: Objects, key: SigningKey, clock: Clock, account: Any
 ) -> None:
     tokens = make(store, key, clock)
-    issued = tokens.issue(account, API, 3600, ("Pod", pod(store)))
+    issued = await tokens.issue(account, API, 3600, ("Pod", pod(store)))
 
     known = await tokens.authenticate(issued.token, ["https://api"])
 
@@ -97,9 +104,9 @@ async def test_first_issuer_issues_and_all_are_accepted(
 ) -> None:
     before = make(store, key, clock, issuers=["old"])
     now = make(store, key, clock)
-    old = before.issue(account, ["old"], 3600, None).token
+    old = (await before.issue(account, ["old"], 3600, None)).token
 
-    assert jwt.parse(now.issue(account, API, 3600, None).token).claims["iss"] == "https://api"
+    assert jwt.parse((await now.issue(account, API, 3600, None)).token).claims["iss"] == "https://api"
     assert await now.authenticate(old, API)
     assert await make(store, key, clock, issuers=["other"]).authenticate(old, API) is None
 
@@ -109,10 +116,10 @@ async def test_token_must_be_signed_by_a_configured_key(
     store: Objects, key: SigningKey, clock: Clock, account: Any, tmp_path: Path
 ) -> None:
     other = SigningKey.load_or_create(tmp_path / "other")
-    token = make(store, other, clock).issue(account, API, 3600, None).token
+    token = (await make(store, other, clock).issue(account, API, 3600, None)).token
 
     assert await rejection(make(store, key, clock), token) == "failed to verify signature"
-    assert await make(store, key, clock, verifying_keys=[key.public, other.public]).authenticate(token, API)
+    assert await make(store, key, clock, trusted=[key.public, other.public]).authenticate(token, API)
 
 
 @pytest.mark.row("opt.api-audiences")
@@ -120,7 +127,7 @@ async def test_token_must_have_an_accepted_audience(
     store: Objects, key: SigningKey, clock: Clock, account: Any
 ) -> None:
     tokens = make(store, key, clock, api_audiences=["a", "b"])
-    token = tokens.issue(account, ["b", "vault"], 3600, None).token
+    token = (await tokens.issue(account, ["b", "vault"], 3600, None)).token
 
     assert tokens.api_audiences == ("a", "b")
     known = await tokens.authenticate(token, ["a", "b"])
@@ -134,7 +141,7 @@ async def test_validity_is_checked_with_one_minute_of_leeway(
     store: Objects, key: SigningKey, clock: Clock, account: Any
 ) -> None:
     tokens = make(store, key, clock)
-    token = tokens.issue(account, API, 600, None).token
+    token = (await tokens.issue(account, API, 600, None)).token
 
     for seconds, expected in ((659, ""), (2, "service account token has expired"), (-730, "not valid yet")):
         clock.time += seconds
@@ -146,7 +153,7 @@ async def test_validity_is_checked_with_one_minute_of_leeway(
 
 async def test_bound_object_must_exist(store: Objects, key: SigningKey, clock: Clock, account: Any) -> None:
     tokens = make(store, key, clock)
-    token = tokens.issue(account, API, 3600, ("Pod", pod(store))).token
+    token = (await tokens.issue(account, API, 3600, ("Pod", pod(store)))).token
     gone = "service account token has been invalidated"
 
     pod(store, uid="u-new")
@@ -167,7 +174,7 @@ async def test_bound_object_must_exist(store: Objects, key: SigningKey, clock: C
 async def test_maximum_shortens_the_requested_lifetime_with_a_warning(
     store: Objects, key: SigningKey, clock: Clock, account: Any
 ) -> None:
-    issued = make(store, key, clock, max_seconds=3600).issue(account, API, 7200, None)
+    issued = await make(store, key, clock, max_seconds=3600).issue(account, API, 7200, None)
 
     assert issued.warnings == ("requested expiration of 7200 seconds shortened to 3600 seconds",)
     assert (issued.seconds, issued.expires_at) == (3600, clock.time + 3600)
@@ -176,24 +183,24 @@ async def test_maximum_shortens_the_requested_lifetime_with_a_warning(
 
 @pytest.mark.row("opt.service-account-extend-token-expiration")
 async def test_only_pod_tokens_are_extended(store: Objects, key: SigningKey, clock: Clock, account: Any) -> None:
-    def validity(seconds: int, *, extend: bool = True, audiences: list[str] = API, bound: bool = True) -> float:
+    async def validity(seconds: int, *, extend: bool = True, audiences: list[str] = API, bound: bool = True) -> float:
         tokens = make(store, key, clock, extend=extend)
-        issued = tokens.issue(account, audiences, seconds, ("Pod", pod(store)) if bound else None)
+        issued = await tokens.issue(account, audiences, seconds, ("Pod", pod(store)) if bound else None)
         claims = jwt.parse(issued.token).claims
         assert issued.expires_at == clock.time + seconds
         assert claims["kubernetes.io"].get("warnafter", 0) in (0, clock.time + seconds)
         return float(claims["exp"] - clock.time)
 
-    assert validity(3607) == EXTENDED_SECONDS
-    assert validity(3607, extend=False) == 3607
-    assert validity(3600) == 3600
-    assert validity(3607, audiences=["vault"]) == 3607
-    assert validity(3607, bound=False) == 3607
+    assert await validity(3607) == EXTENDED_SECONDS
+    assert await validity(3607, extend=False) == 3607
+    assert await validity(3600) == 3600
+    assert await validity(3607, audiences=["vault"]) == 3607
+    assert await validity(3607, bound=False) == 3607
 
 
 async def test_use_of_a_stale_token_is_recorded(store: Objects, key: SigningKey, clock: Clock, account: Any) -> None:
     tokens = make(store, key, clock)
-    token = tokens.issue(account, API, 3607, ("Pod", pod(store))).token
+    token = (await tokens.issue(account, API, 3607, ("Pod", pod(store)))).token
 
     clock.time += 3607
     in_time = await tokens.authenticate(token, API)
@@ -210,7 +217,7 @@ async def test_use_of_a_stale_token_is_recorded(store: Objects, key: SigningKey,
 @pytest.mark.row("gate.ServiceAccountTokenJTI", "gate.ServiceAccountTokenPodNodeInfo")
 async def test_gates_add_user_extras(store: Objects, key: SigningKey, clock: Clock, account: Any) -> None:
     tokens = make(store, key, clock, *GATES)
-    token = tokens.issue(account, API, 3600, ("Pod", pod(store))).token
+    token = (await tokens.issue(account, API, 3600, ("Pod", pod(store)))).token
     known = await tokens.authenticate(token, API)
     plain = await make(store, key, clock).authenticate(token, API)
 
@@ -225,7 +232,7 @@ async def test_gates_add_user_extras(store: Objects, key: SigningKey, clock: Clo
 @pytest.mark.row("gate.ServiceAccountTokenNodeBindingValidation")
 async def test_node_bound_token_requires_the_node(store: Objects, key: SigningKey, clock: Clock, account: Any) -> None:
     tokens = make(store, key, clock, *GATES)
-    token = tokens.issue(account, API, 3600, ("Node", store.read("core/nodes", "n1"))).token
+    token = (await tokens.issue(account, API, 3600, ("Node", store.read("core/nodes", "n1")))).token
 
     assert await tokens.authenticate(token, API)
     assert "feature gate is disabled" in await rejection(make(store, key, clock), token)
@@ -238,7 +245,9 @@ async def test_node_bound_token_requires_the_node(store: Objects, key: SigningKe
 
 def legacy(store: Objects, key: SigningKey, clock: Clock, *, lookup: bool = True, clean: bool = True) -> LegacyTokens:
     switched = feature_gates.build_gates({"LegacyServiceAccountTokenCleanUp": clean})
-    return LegacyTokens(store, [key.public], lookup=lookup, gates=switched, now=clock, identity=Identity())  # type: ignore[arg-type]
+    return LegacyTokens(
+        store, FileKeys(key, [key.public]), lookup=lookup, gates=switched, now=clock, identity=Identity()
+    )  # type: ignore[arg-type]
 
 
 def in_secret(store: Objects, key: SigningKey, **labels: str) -> str:

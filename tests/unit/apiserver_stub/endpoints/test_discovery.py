@@ -41,7 +41,9 @@ async def send(
     **headers: str,
 ) -> Rendered:
     options = parse([])
-    tokens: Any = SimpleNamespace(issuer="https://issuer.example", keys=[])
+    tokens: Any = SimpleNamespace(
+        issuer="https://issuer.example", keys=SimpleNamespace(published=(), max_age_seconds=60)
+    )
     endpoints = [
         Discovery(build_registry(options), Remotes(Identity()), address, settings or DiscoverySettings()),
         IssuerDiscovery(tokens, address, jwks_uri="", external_hostname=""),

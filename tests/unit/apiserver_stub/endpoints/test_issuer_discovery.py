@@ -25,7 +25,7 @@ from apiserver_stub.endpoints.issuer_discovery import DOCUMENT_PATH, KEYS_PATH, 
 )
 @pytest.mark.parametrize("path", [DOCUMENT_PATH, KEYS_PATH])
 async def test_document_and_keys_need_a_valid_https_address(name: str, path: str, served: bool) -> None:
-    tokens: Any = SimpleNamespace(issuer=name, keys=())
+    tokens: Any = SimpleNamespace(issuer=name, keys=SimpleNamespace(published=(), max_age_seconds=60))
     endpoint = IssuerDiscovery(tokens, lambda: "127.0.0.1:6443", jwks_uri="", external_hostname="")
     request: Any = SimpleNamespace(info=SimpleNamespace(path=path))
 

@@ -107,7 +107,7 @@ async def test_serving_and_generated_keys_are_the_default_keys(store: Any, own_t
     async def keys(*arguments: str) -> set[str]:
         async with AsyncExitStack() as stack:
             built = await build(store, own_tokens, stack, *arguments)
-            return {key.key_id for key in built.service_accounts.keys}
+            return {key.key_id for key in built.service_accounts.keys.published}
 
     (own,) = await keys()
     assert await keys(*files) == {own, serving}

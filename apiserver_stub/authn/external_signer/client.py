@@ -1,0 +1,91 @@
+"""gRPC client of an external signer of service account tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import grpc
+import grpc.aio
+from google.protobuf.message import Message
+
+from apiserver_stub.authn.external_signer.proto import external_jwt_pb2 as pb
+from apiserver_stub.authn.token_keys import SigningError
+
+_VERSIONS = ("v1", "v1alpha1")
+"""Versions of the service, which differ only in their name; releases before 1.34 have only the second one."""
+_CHANNEL: Sequence[tuple[str, Any]] = (
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+)
+Response = TypeVar("Response", bound=Message)
+
+
+class SignerClient:
+    """Client of the signer at *address*, a path or ``@`` and the name of an abstract socket.
+
+    A call waits for a signer that is not reachable, at most for its timeout in seconds. Must be created in the event
+    loop that uses it.
+    """
+
+    def __init__(self, address: str) -> None:
+        target = f"unix-abstract:{address[1:]}" if address.startswith("@") else f"unix:{address}"
+        self._channel = grpc.aio.insecure_channel(target, options=_CHANNEL)
+        self._version = _VERSIONS[0]
+
+    async def metadata(self, seconds: float) -> pb.MetadataResponse:
+        """Return the properties of the signer.
+
+        :raises SigningError: the call failed.
+        """
+        return await self._call("Metadata", pb.MetadataRequest(), pb.MetadataResponse, seconds)
+
+    async def fetch_keys(self, seconds: float) -> pb.FetchKeysResponse:
+        """Return the keys that verify tokens.
+
+        :raises SigningError: the call failed.
+        """
+        return await self._call("FetchKeys", pb.FetchKeysRequest(), pb.FetchKeysResponse, seconds)
+
+    async def sign(self, claims: str, seconds: float) -> pb.SignJWTResponse:
+        """Return header and signature for *claims* (the second segment of a token).
+
+        :raises SigningError: the call failed.
+        """
+        return await self._call("Sign", pb.SignJWTRequest(claims=claims), pb.SignJWTResponse, seconds)
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._channel.close(None)
+
+    async def _call(self, method: str, request: Message, kind: type[Response], seconds: float) -> Response:
+        other = next(version for version in _VERSIONS if version != self._version)
+        try:
+            return await self._attempt(self._version, method, request, kind, seconds)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
+                raise _signing_error(error) from error
+        try:
+            response = await self._attempt(other, method, request, kind, seconds)
+        except grpc.aio.AioRpcError as error:
+            raise _signing_error(error) from error
+        self._version = other
+        return response
+
+    async def _attempt(
+        self, version: str, method: str, request: Message, kind: type[Response], seconds: float
+    ) -> Response:
+        call = self._channel.unary_unary(
+            f"/{version}.ExternalJWTSigner/{method}",
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=kind.FromString,
+        )
+        response: Response = await call(request, timeout=seconds, wait_for_ready=True)
+        return response
+
+
+def _signing_error(error: grpc.aio.AioRpcError) -> SigningError:
+    name = error.code().name.title().replace("_", "")
+    return SigningError(f"rpc error: code = {name} desc = {(error.details() or '')[:500]}")

@@ -1,0 +1,1 @@
+"""Generated definitions of the external signer of service account tokens."""
