@@ -72,6 +72,7 @@ GATES_IN_USE = frozenset(
         "JobPodFailurePolicy",
         "JobPodReplacementPolicy",
         "JobSuccessPolicy",
+        "KMSv1",
         "LegacyServiceAccountTokenCleanUp",
         "LoadBalancerIPMode",
         "MatchLabelKeysInPodAffinity",

@@ -46,7 +46,6 @@ _GATES: Mapping[str, tuple[str, ...]] = {
     "cluster IPs are allocated either in bitmaps or as IPAddresses, never in both": ("DisableAllocatorDualWrite",),
     "there are no alpha options for logs": ("LoggingAlphaOptions",),
     "there are no beta options for logs": ("LoggingBetaOptions",),
-    "only version 2 of the KMS API is supported": ("KMSv1",),
     "servers that share a store serve the same kinds, so requests are never forwarded to others": (
         "UnknownVersionInteroperabilityProxy",
     ),

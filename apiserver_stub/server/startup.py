@@ -244,7 +244,7 @@ async def start(options: Options) -> RunningServer:
             tasks.start(flow_control_config.run(), "flow-control-config")
         start_monitor(options, monitor, lambda: (item.storage for item in registry if "list" in item.verbs), tasks)
         if options.encryption_provider_config is not None and options.encryption_provider_config_automatic_reload:
-            tasks.start(run_key_reloader(options.encryption_provider_config, identity, storage), "keys")
+            tasks.start(run_key_reloader(options.encryption_provider_config, options, storage), "keys")
         if storage.encryption.key_services() or options.encryption_provider_config_automatic_reload:
             tasks.start(run_key_services(storage), "key-services")
         tasks.start(authentication_config_map.run(), "authentication-config-map")

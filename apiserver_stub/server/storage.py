@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -22,14 +23,13 @@ from apiserver_stub.storage.monitor import READINESS, Check, StoreMonitor, repea
 from apiserver_stub.storage.request_metrics import StoreRequestMetrics
 from apiserver_stub.storage.sqlite import SqliteStore
 from nodeagent.base.aio import TaskOwner
-from nodeagent.base.identity import Identity
 from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
     from apiserver_stub.egress.local_sockets import LocalSockets
     from apiserver_stub.kinds import Resource
     from apiserver_stub.options import Options
-    from apiserver_stub.storage.encryption.kms import KmsTransformer
+    from apiserver_stub.storage.encryption.data_keys import DataKeys
 
 _log = logging.getLogger(__name__)
 
@@ -63,9 +63,9 @@ async def build_storage(
     """
     layout = Layout.of(options.store_prefix, resources)
     path = options.encryption_provider_config
-    at_rest = Encryption(
-        await asyncio.to_thread(encryption.load_config, path, options.identity) if path is not None else None
-    )
+    v1 = options.gates.enabled("KMSv1")
+    load = partial(encryption.load_config, identity=options.identity, allows_kms_v1=v1)
+    at_rest = Encryption(await asyncio.to_thread(load, path) if path is not None else None)
     await refresh_key_services(at_rest)
     calls = StoreRequestMetrics()
     sockets: dict[str, Path] = {}
@@ -164,20 +164,21 @@ async def run_key_services(storage: Storage) -> None:
             storage.store.reread()
 
 
-async def run_key_reloader(path: Path, identity: Identity, storage: Storage) -> None:
+async def run_key_reloader(path: Path, options: Options, storage: Storage) -> None:
     """Reload the encryption configuration whenever it changes; an invalid one is logged and not applied."""
     content = await asyncio.to_thread(_content, path)
     while True:
         await asyncio.sleep(RELOAD_SECONDS)
-        content = await reload_keys(path, identity, storage, content)
+        content = await reload_keys(path, options, storage, content)
 
 
-async def reload_keys(path: Path, identity: Identity, storage: Storage, before: bytes) -> bytes:
+async def reload_keys(path: Path, options: Options, storage: Storage, before: bytes) -> bytes:
     """Reload the encryption configuration unless its content is still *before*; return the content."""
     content = await asyncio.to_thread(_content, path)
     if content != before:
         try:
-            rules: Rules = encryption.parse_config(content, identity)
+            v1 = options.gates.enabled("KMSv1")
+            rules: Rules = encryption.parse_config(content, options.identity, allows_kms_v1=v1)
         except EncryptionError as error:
             _log.error(
                 "Failed to reload encryption configuration, keeping the previous one",
@@ -213,7 +214,7 @@ def health_checks(options: Options, storage: Storage) -> dict[str, Check]:
         return checks
     for index, service in enumerate(storage.encryption.key_services()):
 
-        async def check_service(seconds: float, service: KmsTransformer = service) -> str:
+        async def check_service(seconds: float, service: DataKeys = service) -> str:
             return service.problem
 
         checks[f"kms-provider-{index}"] = Check(check_service, options.store_healthcheck_timeout_seconds)

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from apiserver_stub.storage.encryption.kms_config import build_kms, check_kms, quoted
 from apiserver_stub.storage.encryption.rules import Rule, Rules
 from apiserver_stub.storage.encryption.transformers import IDENTITY, KINDS, Transformer
 from nodeagent.base import gobase64, yamlsafe
-from nodeagent.base.duration import parse_duration
 from nodeagent.base.identity import Identity
 from nodeagent.base.secret import Secret
 
@@ -24,11 +24,6 @@ _OVERLAP = (
 _EVENTS = "'*.{group}' objects are stored using the 'events' API group in etcd. Use 'events' instead in the config file"
 _SEVERAL = "more than one provider specified in a single element, should split into different list elements"
 _NONE = "provider does not contain any of the expected providers: AESGCM, AESCBC, Secretbox, Identity"
-_KMS_V1 = (
-    "KMSv1 is deprecated and will only receive security updates going forward. Use KMSv2 instead: version 1 is not "
-    "supported by this server"
-)
-_DEFAULT_SECONDS = 3.0
 
 
 class EncryptionError(Exception):
@@ -40,8 +35,10 @@ class EncryptionError(Exception):
         super().__init__(f"error while parsing file: {text}")
 
 
-def load_config(path: Path, identity: Identity) -> Rules:
+def load_config(path: Path, identity: Identity, *, allows_kms_v1: bool = False) -> Rules:
     """Return the rules in the file *path*.
+
+    :param allows_kms_v1: whether version 1 of key management services may be used.
 
     :raises EncryptionError: it cannot be read or is invalid; lists every problem.
     """
@@ -51,16 +48,16 @@ def load_config(path: Path, identity: Identity) -> Rules:
         raise EncryptionError(
             [f"error reading encryption provider configuration file {str(path)!r}: {error}"]
         ) from error
-    return parse_config(data, identity)
+    return parse_config(data, identity, allows_kms_v1=allows_kms_v1)
 
 
-def parse_config(data: bytes, identity: Identity) -> Rules:
+def parse_config(data: bytes, identity: Identity, *, allows_kms_v1: bool = False) -> Rules:
     """Return the rules in *data*; see :func:`load_config`."""
     try:
         config = yamlsafe.load(data)
     except yamlsafe.YamlError as error:
         raise EncryptionError([f"error decoding encryption provider configuration file: {error}"]) from error
-    reader = _Reader(identity)
+    reader = _Reader(identity, allows_kms_v1=allows_kms_v1)
     rules = reader.read(config)
     if reader.problems:
         raise EncryptionError(reader.problems)
@@ -68,8 +65,8 @@ def parse_config(data: bytes, identity: Identity) -> Rules:
 
 
 class _Reader:
-    def __init__(self, identity: Identity) -> None:
-        self._identity = identity
+    def __init__(self, identity: Identity, *, allows_kms_v1: bool) -> None:
+        self._identity, self._allows_kms_v1 = identity, allows_kms_v1
         self.problems: list[str] = []
         self._services: set[str] = set()
 
@@ -142,38 +139,15 @@ class _Reader:
             yield from self._keys(kind, body.get("keys") if isinstance(body, dict) else None, f"{path}.{kind}.keys")
 
     def _kms(self, body: Any, path: str) -> Iterator[Transformer]:
-        found = body if isinstance(body, dict) else {}
-        name, endpoint = found.get("name"), found.get("endpoint")
-        before = len(self.problems)
-        if found.get("apiVersion") != "v2":
-            self.problems.append(f"{path}.apiVersion: Forbidden: {_KMS_V1}")
-        if not isinstance(name, str) or not name:
-            self.problems.append(f"{path}.name: Required value: name is a mandatory field for a KMS provider")
-        elif ":" in name:
-            self._invalid(f"{path}.name", name, "must not contain ':'")
-        elif name in self._services:
-            self._invalid(f"{path}.name", name, f"duplicate KMS provider name {name}, names must be unique")
-        if not isinstance(endpoint, str) or not endpoint:
-            self.problems.append(f"{path}.endpoint: Required value: endpoint is a mandatory field for a KMS provider")
-        elif (scheme := endpoint.partition("://")[0]) != "unix":
-            text = f'unsupported scheme "{scheme}" for KMS provider, only unix is supported'
-            self._invalid(f"{path}.endpoint", endpoint, text)
-        if "cachesize" in found:
-            self._invalid(f"{path}.cachesize", found["cachesize"], "cachesize is not supported in v2")
-        seconds = _DEFAULT_SECONDS
-        if (timeout := found.get("timeout")) is not None:
-            try:
-                seconds = parse_duration(str(timeout)).seconds
-            except ValueError:
-                seconds = 0.0
-            if seconds <= 0:
-                self._invalid(f"{path}.timeout", timeout, "timeout must be a positive value")
-        if len(self.problems) == before:
-            from apiserver_stub.storage.encryption.kms import KmsTransformer
-            from apiserver_stub.storage.encryption.kms_client import KmsClient
-
+        found: dict[str, Any] = body if isinstance(body, dict) else {}
+        problems, name = list(check_kms(found, path, allows_v1=self._allows_kms_v1)), found.get("name")
+        if isinstance(name, str) and name in self._services:
+            text = f"duplicate KMS provider name {name}, names must be unique"
+            problems.append(f"{path}.name: Invalid value: {quoted(name)}: {text}")
+        self.problems += problems
+        if not problems:
             self._services.add(str(name))
-            yield KmsTransformer(str(name), KmsClient(str(endpoint).removeprefix("unix://"), seconds))
+            yield build_kms(found)
 
     def _keys(self, kind: str, keys: Any, path: str) -> Iterator[Transformer]:
         if not isinstance(keys, list) or not keys:
@@ -206,8 +180,7 @@ class _Reader:
                 yield make(str(name), Secret(secret))
 
     def _invalid(self, path: str, value: Any, text: str) -> None:
-        shown = f'"{value}"' if isinstance(value, str) else str(value)
-        self.problems.append(f"{path}: Invalid value: {shown}: {text}")
+        self.problems.append(f"{path}: Invalid value: {quoted(value)}: {text}")
 
 
 def _wrong_name(name: str, plural: str, group: str, identity: Identity) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from msgspec import field
 
-from apiserver_stub.storage.encryption.kms import KmsTransformer
+from apiserver_stub.storage.encryption.data_keys import DataKeys
+from apiserver_stub.storage.encryption.kms_v1 import KmsV1Transformer
+from apiserver_stub.storage.encryption.kms_v2 import KmsV2Transformer
 from apiserver_stub.storage.encryption.transformers import IDENTITY, DecryptionError, EncryptionUnavailable, Transformer
 from nodeagent.base.structs import Struct
 
@@ -71,10 +73,10 @@ class Encryption:
         """Return the reason why values of *collection* cannot be encrypted now; empty if they can."""
         return self.rules.transformers(collection)[0].problem
 
-    def key_services(self) -> list[KmsTransformer]:
-        """Return the transformers whose keys a key management service protects."""
+    def key_services(self) -> list[DataKeys]:
+        """Return the data keys that key management services protect."""
         found = [transformer for rule in self.rules.rules for transformer in rule.transformers]
-        return list(dict.fromkeys(item for item in found if isinstance(item, KmsTransformer)))
+        return [item.data_keys for item in found if isinstance(item, KmsV1Transformer | KmsV2Transformer)]
 
     def close(self) -> None:
         """Close the connections to key management services."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Protocol
 from nodeagent.base.secret import Secret
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     from nacl.secret import SecretBox
 
 MARK = b"k8s:enc:"
@@ -101,6 +100,45 @@ class _Keyed:
         return self
 
 
+def decrypt_cbc(key: bytes, encrypted: bytes) -> bytes:
+    """Return the plain text of 16 bytes IV and padded text in CBC mode.
+
+    :raises DecryptionError: the key does not match, or the value is damaged.
+    """
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    if len(encrypted) < 2 * _BLOCK or len(encrypted) % _BLOCK:
+        raise DecryptionError("the stored data is not a multiple of the block size")
+    cipher = Cipher(algorithms.AES(key), modes.CBC(encrypted[:_BLOCK])).decryptor()
+    padded = cipher.update(encrypted[_BLOCK:]) + cipher.finalize()
+    padding = padded[-1]
+    if not 1 <= padding <= _BLOCK or padded[-padding:] != bytes([padding]) * padding:
+        raise DecryptionError("invalid padding on input")
+    return padded[:-padding]
+
+
+def encrypt_gcm(key: bytes, data: bytes, full_key: bytes) -> bytes:
+    """Return 12 bytes nonce, text and tag in GCM mode, authenticated with the full key."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    nonce = os.urandom(_NONCE)
+    return nonce + AESGCM(key).encrypt(nonce, data, full_key)
+
+
+def decrypt_gcm(key: bytes, encrypted: bytes, full_key: bytes) -> bytes:
+    """Return the plain text of the output of :func:`encrypt_gcm`.
+
+    :raises DecryptionError: the keys do not match, or the value is damaged.
+    """
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    try:
+        return AESGCM(key).decrypt(encrypted[:_NONCE], encrypted[_NONCE:], full_key)
+    except (InvalidTag, ValueError):
+        raise DecryptionError("cipher: message authentication failed") from None
+
+
 class AesCbc(_Keyed):
     """AES in CBC mode: 16 bytes IV, padded text."""
 
@@ -117,40 +155,21 @@ class AesCbc(_Keyed):
         return self.label + start + cipher.update(data + bytes([padding]) * padding) + cipher.finalize()
 
     def decrypt(self, stored: bytes, full_key: bytes) -> bytes:
-        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-
-        encrypted = stored[len(self.label) :]
-        if len(encrypted) < 2 * _BLOCK or len(encrypted) % _BLOCK:
-            raise DecryptionError("the stored data is not a multiple of the block size")
-        cipher = Cipher(algorithms.AES(self._key.reveal()), modes.CBC(encrypted[:_BLOCK])).decryptor()
-        padded = cipher.update(encrypted[_BLOCK:]) + cipher.finalize()
-        padding = padded[-1]
-        if not 1 <= padding <= _BLOCK or padded[-padding:] != bytes([padding]) * padding:
-            raise DecryptionError("invalid padding on input")
-        return padded[:-padding]
+        return decrypt_cbc(self._key.reveal(), stored[len(self.label) :])
 
 
 class AesGcm(_Keyed):
     """AES in GCM mode, authenticated with the full key: 12 bytes nonce, text, tag."""
 
     def __init__(self, name: str, key: Secret[bytes]) -> None:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
         super().__init__("aesgcm", name, key)
-        self._cipher: AESGCM = AESGCM(key.reveal())
+        self._key = key
 
     def encrypt(self, data: bytes, full_key: bytes) -> bytes:
-        nonce = os.urandom(_NONCE)
-        return self.label + nonce + self._cipher.encrypt(nonce, data, full_key)
+        return self.label + encrypt_gcm(self._key.reveal(), data, full_key)
 
     def decrypt(self, stored: bytes, full_key: bytes) -> bytes:
-        from cryptography.exceptions import InvalidTag
-
-        encrypted = stored[len(self.label) :]
-        try:
-            return self._cipher.decrypt(encrypted[:_NONCE], encrypted[_NONCE:], full_key)
-        except (InvalidTag, ValueError):
-            raise DecryptionError("cipher: message authentication failed") from None
+        return decrypt_gcm(self._key.reveal(), stored[len(self.label) :], full_key)
 
 
 class Secretbox(_Keyed):

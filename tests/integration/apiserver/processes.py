@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import grpc
 
 Command = Callable[[str], Awaitable[None]]
 _SECONDS = 30
@@ -38,6 +42,30 @@ async def helper_process(module: str, *arguments: str) -> AsyncIterator[Command]
             if process.returncode is None:
                 process.kill()
                 await process.wait()
+
+
+@contextmanager
+def grpc_service(
+    address: str, name: str, methods: Mapping[str, tuple[Callable[[Any, Any], Any], Any]]
+) -> Iterator[None]:
+    """Serve the gRPC service *name*: its methods with the types of their requests."""
+    handlers = {
+        method: grpc.unary_unary_rpc_method_handler(
+            run,
+            request_deserializer=kind.FromString,
+            response_serializer=lambda message: message.SerializeToString(),
+        )
+        for method, (run, kind) in methods.items()
+    }
+    with ThreadPoolExecutor(2) as threads:
+        server = grpc.server(threads)
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
+        server.add_insecure_port(address)
+        server.start()
+        try:
+            yield
+        finally:
+            server.stop(None).wait()
 
 
 def run_commands(commands: dict[str, Callable[[], object]]) -> None:

@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from apiserver_stub.server import storage as module
+from apiserver_stub.storage.encryption import EncryptionError
 from nodeagent.testing.apiserver import usual_options
 
 from .etcd import running_etcd, serving
 from .kms_provider import KmsProvider
+from .processes import helper_process
 from .test_limits import Client, until
 
 SECRETS = "/api/v1/namespaces/default/secrets"
@@ -126,8 +128,8 @@ def test_invalid_keys_prevent_start_and_report_every_error(tmp_path: Path) -> No
         assert part in result.stderr
 
 
-def kms_config(socket: Path) -> str:
-    provider = {"kms": {"apiVersion": "v2", "name": "vault", "endpoint": f"unix://{socket}", "timeout": "5s"}}
+def kms_config(socket: Path, version: str = "v2") -> str:
+    provider = {"kms": {"apiVersion": version, "name": "vault", "endpoint": f"unix://{socket}", "timeout": "5s"}}
     entry = {"resources": ["secrets"], "providers": [provider, {"identity": {}}]}
     head = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration"}
     return json.dumps({**head, "resources": [entry]})
@@ -159,3 +161,26 @@ async def test_key_management_service_protects_the_data_keys(tmp_path: Path, mon
         code, _, response = await client("POST", SECRETS, json=a_secret("t"))
         assert code == 500 and b"failed to encrypt: key management service vault: " in response
         assert (await client("GET", "/healthz/kms-provider-0"))[0] == 500
+
+
+@pytest.mark.row("opt.encryption-provider-config")
+async def test_key_management_service_of_version_1_requires_its_gate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "STATUS_SECONDS", 0.1)
+    file, socket = tmp_path / "keys.yaml", tmp_path / "kms.sock"
+    file.write_text(kms_config(socket, "v1"))
+    options, gate = (f"--encryption-provider-config={file}",), "--feature-gates=KMSv1=true"
+    with pytest.raises(EncryptionError, match="Set --feature-gates=KMSv1=true"):
+        async with serving(tmp_path / "a", *options):
+            pass
+    async with helper_process("tests.integration.apiserver.kms_v1_provider", str(socket)) as command:
+        async with serving(tmp_path / "a", *options, gate) as client:
+            await create(client, "s")
+            assert (await client("GET", "/healthz/kms-provider-0"))[0] == 200
+            await command("rotate")
+            await create(client, "t")
+        assert on_disk(tmp_path / "a").count(b"k8s:enc:kms:v1:vault:\0") >= 2
+        assert PLAIN.encode() not in on_disk(tmp_path / "a")
+        async with serving(tmp_path / "a", *options, gate) as client:  # decrypts with the service
+            assert await password(client, "s") == await password(client, "t") == PLAIN

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
@@ -14,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from apiserver_stub.authn.external_signer.proto import external_jwt_pb2 as pb
 
-from .processes import run_commands
+from .processes import grpc_service, run_commands
 
 
 class TokenSigner:
@@ -62,22 +61,9 @@ def main(socket: str, version: str, max_seconds: str) -> None:
         "FetchKeys": (signer.fetch_keys, pb.FetchKeysRequest),
         "Sign": (signer.sign, pb.SignJWTRequest),
     }
-    handlers = {
-        name: grpc.unary_unary_rpc_method_handler(
-            run,
-            request_deserializer=kind.FromString,
-            response_serializer=lambda message: message.SerializeToString(),
-        )
-        for name, (run, kind) in methods.items()
-    }
-    with ThreadPoolExecutor(2) as threads:
-        server = grpc.server(threads)
-        service = grpc.method_handlers_generic_handler(f"{version}.ExternalJWTSigner", handlers)
-        server.add_generic_rpc_handlers((service,))
-        server.add_insecure_port(f"unix-abstract:{socket[1:]}" if socket.startswith("@") else f"unix:{socket}")
-        server.start()
+    address = f"unix-abstract:{socket[1:]}" if socket.startswith("@") else f"unix:{socket}"
+    with grpc_service(address, f"{version}.ExternalJWTSigner", methods):
         run_commands({"rotate": signer.rotate, "fail": signer.fail})
-        server.stop(None).wait()
 
 
 if __name__ == "__main__":

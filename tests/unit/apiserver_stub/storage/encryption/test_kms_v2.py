@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from apiserver_stub.storage.encryption.config import EncryptionError, parse_config
+from apiserver_stub.storage.encryption.data_keys import VALID_SECONDS, DataKeys
 from apiserver_stub.storage.encryption.key_service import Encrypted, KmsError
-from apiserver_stub.storage.encryption.kms import VALID_SECONDS, KmsTransformer
+from apiserver_stub.storage.encryption.kms_v2 import KmsV2Transformer
 from apiserver_stub.storage.encryption.proto import kms_v2_pb2 as pb
 from apiserver_stub.storage.encryption.rules import Encryption, Rule, Rules
 from apiserver_stub.storage.encryption.transformers import DecryptionError, EncryptionUnavailable
@@ -58,9 +59,9 @@ def service() -> FakeService:
     return FakeService()
 
 
-def transformer(service: FakeService, now: Any = None) -> KmsTransformer:
-    found = KmsTransformer("vault", service, now or Ticks())
-    assert found.refresh() == ""
+def transformer(service: FakeService, now: Any = None) -> KmsV2Transformer:
+    found = KmsV2Transformer(DataKeys("vault", service, now or Ticks()))
+    assert found.data_keys.refresh() == ""
     return found
 
 
@@ -117,7 +118,7 @@ def test_value_of_a_previous_key_is_stale(service: FakeService) -> None:
     assert sealing.decrypt("core/secrets", stored, LOCATION)[1].identity == used.identity
 
     service.key = "k2"
-    used.refresh()
+    used.data_keys.refresh()
 
     data, origin = sealing.decrypt("core/secrets", stored, LOCATION)
     assert data == b"plain" and origin.identity != used.identity
@@ -129,14 +130,14 @@ def test_service_that_fails_prevents_writes_after_a_while(service: FakeService) 
     sealing = Encryption(Rules((Rule((("secrets", ""),), (used,)),)))
     service.available = False
 
-    assert "UNAVAILABLE" in used.refresh()
+    assert "UNAVAILABLE" in used.data_keys.refresh()
     assert sealing.problem("core/secrets") == "" and sealing.problem("core/pods") == ""
     now.seconds = VALID_SECONDS + 1
     assert "UNAVAILABLE" in sealing.problem("core/secrets") and "UNAVAILABLE" in sealing.check()
     with pytest.raises(EncryptionUnavailable):
         used.encrypt(b"x", LOCATION)
     service.available = True
-    assert used.refresh() == "" and sealing.check() == ""
+    assert used.data_keys.refresh() == "" and sealing.check() == ""
 
 
 def config(**kms: Any) -> bytes:
