@@ -100,6 +100,7 @@ GATES_IN_USE = frozenset(
         "PodLevelResources",
         "PodLifecycleSleepAction",
         "PodLifecycleSleepActionAllowZero",
+        "PodLogsQuerySplitStreams",
         "PodObservedGenerationTracking",
         "PodSchedulingReadiness",
         "PodTopologyLabelsAdmission",

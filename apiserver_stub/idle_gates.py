@@ -38,7 +38,6 @@ _GATES: Mapping[str, tuple[str, ...]] = {
         "AllowUnsafeMalformedObjectDeletion",
         "CBORServingAndStorage",
         "ManifestBasedAdmissionControlConfig",
-        "PodLogsQuerySplitStreams",
         "ShardedListAndWatch",
     ),
     _DEPRECATED: ("DefaultHostNetworkHostPortsInPodTemplates", "SkipReadOnlyValidationGCE"),

@@ -35,10 +35,10 @@ class WebSocketRules(Struct, frozen=True):
         return self.extends_to_agents and _DECLARED in (dig(node, ("status", "declaredFeatures")) or ())
 
 
-async def log(stream: Stream) -> Rendered | None:
-    """Respond with a container's log, or with 204 for an unscheduled pod."""
+async def log(stream: Stream, *, selects_stream: bool | None) -> Rendered | None:
+    """Respond with a container's log, or with 204 for an unscheduled pod; see :func:`log_target`."""
     pod = _pod(stream, stream.info.name)
-    target = log_target(pod, stream.query)
+    target = log_target(pod, stream.query, selects_stream=selects_stream)
     node = dig(pod, ("spec", "nodeName"))
     if not node:
         return Rendered(204, "", [])

@@ -7,15 +7,24 @@ from urllib.parse import quote, urlencode
 
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.request import Query
-from apiserver_stub.apimachinery.status import Cause, bad_request, forbidden_value, invalid, invalid_value
+from apiserver_stub.apimachinery.status import (
+    Cause,
+    bad_request,
+    forbidden_value,
+    invalid,
+    invalid_value,
+    not_supported,
+)
 
 _KINDS = ("containers", "initContainers", "ephemeralContainers")
+_LOG_STREAMS = ("All", "Stderr", "Stdout")
 _STREAMS = {"stderr": "error", "stdin": "input", "stdout": "output", "tty": "tty"}
 
 
-def log_target(pod: Object, query: Query) -> str:
+def log_target(pod: Object, query: Query, *, selects_stream: bool | None = None) -> str:
     """Return the request target for the container log that *query* selects.
 
+    :param selects_stream: whether ``stream`` may be specified; ``None`` if the release does not have that field.
     :raises ApiError: 400, no such container, or an invalid number or time; 422, a number is out of range.
     """
     name = pod["metadata"]["name"]
@@ -32,6 +41,14 @@ def log_target(pod: Object, query: Query) -> str:
     ]
     if since and numbers["sinceSeconds"][0] is not None:
         causes.append(forbidden_value("[]", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
+    chosen = query.get("stream") if selects_stream is not None else ""
+    if chosen and not selects_stream:
+        causes.append(forbidden_value("stream", "may not be specified"))
+    elif chosen and chosen not in _LOG_STREAMS:
+        causes.append(not_supported("stream", chosen, _LOG_STREAMS))
+    elif chosen not in ("", "All") and numbers["tailLines"][0] is not None:
+        text = "`tailLines` and specific `stream` are mutually exclusive for now"
+        causes.append(forbidden_value("[]", text))
     if causes:
         raise invalid("", "PodLogOptions", name, causes)
     container = choose_container(pod, query.get("container"))
@@ -39,6 +56,8 @@ def log_target(pod: Object, query: Query) -> str:
     parameters |= {field: "true" for field in ("follow", "previous", "timestamps") if query.flag(field)}
     if since:
         parameters["sinceTime"] = since
+    if chosen:
+        parameters["stream"] = chosen
     return _target("containerLogs", pod, container, sorted(parameters.items()))
 
 

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from apiserver_stub.verbs.context import VerbContext
     from nodeagent.base.gates import FeatureGates
 
+_STREAM_GATE = "PodLogsQuerySplitStreams"
 _STREAMS: dict[Key, StreamHandler] = {
     ("", "nodes", "proxy"): proxy.proxy_node,
     ("", "services", "proxy"): proxy.proxy_service,
-    ("", "pods", "log"): pods.log,
     ("", "pods", "proxy"): pods.proxy_pod,
 }
 
@@ -78,9 +78,11 @@ def bundled_handlers(
         gates.enabled("PortForwardWebsockets"),
         gates.enabled("ExtendWebSocketsToNodeAgent"),
     )
+    selects_stream = gates.enabled(_STREAM_GATE) if gates.exists(_STREAM_GATE) else None
     streams = _STREAMS | {
         ("", "pods", "attach"): partial(pods.attach, rules=rules),
         ("", "pods", "exec"): partial(pods.exec_, rules=rules),
+        ("", "pods", "log"): partial(pods.log, selects_stream=selects_stream),
         ("", "pods", "portforward"): partial(pods.port_forward, rules=rules),
     }
     return Handlers(actions, readers, Scales(context).handle, streams)

@@ -59,6 +59,8 @@ def server(tmp_path_factory: pytest.TempPathFactory, pki: Pki, port: int) -> Ite
         f"--nodeagent-client-key={key}",
         "--nodeagent-preferred-address-types=ExternalIP,InternalIP",
         "--nodeagent-timeout=500ms",
+        "--compatibility-version=1.36",
+        "--feature-gates=PodLogsQuerySplitStreams=true",
     )
     api = found.api()
     _register(api, "good", [("Hostname", "nowhere.invalid"), ("InternalIP", "127.0.0.1")], port)
@@ -259,6 +261,7 @@ def test_redirect_of_an_upgrade_is_not_forwarded(server: Server) -> None:
         ("GET", "on-good/log?container=zz", 400, "container zz is not valid for pod on-good"),
         ("GET", "on-good/log?container=c&tailLines=-1", 422, "must be greater than or equal to 0"),
         ("GET", "on-good/log?container=c&sinceSeconds=1&sinceTime=2026-01-01T00:00:00Z", 422, "at most one of"),
+        ("GET", "on-good/log?container=c&stream=x", 422, 'stream: Unsupported value: "x": supported values: "All"'),
         ("GET", "on-good/log?container=c&limitBytes=x", 400, 'parsing "x": invalid syntax'),
         ("POST", "on-good/exec?container=c&command=true&stdout=1", 400, "Upgrade request required"),
         ("POST", "nope/exec?command=true", 404, 'pods "nope" not found'),
