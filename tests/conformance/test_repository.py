@@ -192,7 +192,7 @@ async def test_guide_plugin_passes_the_tests_of_the_guide(tmp_path):
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
 
