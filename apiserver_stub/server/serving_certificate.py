@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import ssl
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from apiserver_stub.transport.handshake import verify_client_certificates
 from apiserver_stub.transport.http2.negotiation import offer_http2
 from apiserver_stub.transport.reloading_files import ReloadingFiles
 from apiserver_stub.transport.sni import NamedCertificates
+from nodeagent.base.aio import TaskOwner
 from nodeagent.base.atomic_file import write_private
 from nodeagent.base.tls import (
     INSECURE_CIPHERS,
@@ -71,6 +73,16 @@ class Certificates(ReloadingFiles):
         if self._named is not None:
             self._named.attach(context)
         self.context = context
+
+    async def start(self, tasks: TaskOwner) -> None:
+        """Serve the SNI certificates too, and reload all certificates when their files change.
+
+        :raises TlsError: a certificate or key is invalid.
+        """
+        tasks.start(self.keep_current(), "certificates")
+        if self._options.tls_sni_cert_key:
+            named = await asyncio.to_thread(self.add_named)
+            tasks.start(named.keep_current(), "named-certificates")
 
     def add_named(self) -> NamedCertificates:
         """Serve the SNI certificates too, with the same TLS settings, and return them. Reads the disk.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
     from apiserver_stub.egress.local_sockets import LocalSockets
-    from apiserver_stub.kinds import Resource
+    from apiserver_stub.kinds import Registry, Resource
     from apiserver_stub.options import Options
     from apiserver_stub.storage.encryption.data_keys import DataKeys
 
@@ -66,7 +66,7 @@ async def build_storage(
     v1 = options.gates.enabled("KMSv1")
     load = partial(encryption.load_config, identity=options.identity, allows_kms_v1=v1)
     at_rest = Encryption(await asyncio.to_thread(load, path) if path is not None else None)
-    await refresh_key_services(at_rest)
+    await _refresh_key_services(at_rest)
     calls = StoreRequestMetrics()
     sockets: dict[str, Path] = {}
     if egress.etcd is not None and stack is not None:
@@ -145,7 +145,7 @@ def _etcd(
     )
 
 
-async def refresh_key_services(at_rest: Encryption) -> bool:
+async def _refresh_key_services(at_rest: Encryption) -> bool:
     """Request the status of all key management services; log failures, and return whether all succeeded."""
     services = at_rest.key_services()
     problems = await asyncio.gather(*(asyncio.to_thread(service.refresh) for service in services))
@@ -154,25 +154,25 @@ async def refresh_key_services(at_rest: Encryption) -> bool:
     return not any(problems)
 
 
-async def run_key_services(storage: Storage) -> None:
+async def _run_key_services(storage: Storage) -> None:
     """Request the status of all key management services periodically, and read values again after a failure."""
     healthy = not any(service.problem for service in storage.encryption.key_services())
     while True:
         await asyncio.sleep(STATUS_SECONDS if healthy else RETRY_SECONDS)
-        before, healthy = healthy, await refresh_key_services(storage.encryption)
+        before, healthy = healthy, await _refresh_key_services(storage.encryption)
         if healthy and not before:
             storage.store.reread()
 
 
-async def run_key_reloader(path: Path, options: Options, storage: Storage) -> None:
+async def _run_key_reloader(path: Path, options: Options, storage: Storage) -> None:
     """Reload the encryption configuration whenever it changes; an invalid one is logged and not applied."""
     content = await asyncio.to_thread(_content, path)
     while True:
         await asyncio.sleep(RELOAD_SECONDS)
-        content = await reload_keys(path, options, storage, content)
+        content = await _reload_keys(path, options, storage, content)
 
 
-async def reload_keys(path: Path, options: Options, storage: Storage, before: bytes) -> bytes:
+async def _reload_keys(path: Path, options: Options, storage: Storage, before: bytes) -> bytes:
     """Reload the encryption configuration unless its content is still *before*; return the content."""
     content = await asyncio.to_thread(_content, path)
     if content != before:
@@ -185,7 +185,7 @@ async def reload_keys(path: Path, options: Options, storage: Storage, before: by
                 extra={"path": str(path), "err": error},
             )
         else:
-            await refresh_key_services(Encryption(rules))
+            await _refresh_key_services(Encryption(rules))
             previous = storage.encryption.key_services()
             storage.encryption.rules = rules
             storage.store.reread()
@@ -227,14 +227,22 @@ def _seconds_for(options: Options, name: str) -> float:
     return options.store_healthcheck_timeout_seconds
 
 
-def start_monitor(
-    options: Options, monitor: StoreMonitor, collections: Callable[[], Iterable[str]], tasks: TaskOwner
+def start_storage_tasks(
+    options: Options, storage: Storage, registry: Registry, monitor: StoreMonitor, tasks: TaskOwner
 ) -> None:
-    """Start the periodic collection of object counts and database sizes."""
+    """Start the collection of object counts and database sizes, and the refresh of encryption keys."""
     if options.store_count_metric_poll_period_seconds > 0:
         tasks.start(
-            repeat(lambda: monitor.count(set(collections())), options.store_count_metric_poll_period_seconds),
+            repeat(
+                lambda: monitor.count({item.storage for item in registry if "list" in item.verbs}),
+                options.store_count_metric_poll_period_seconds,
+            ),
             "store-counts",
         )
     if options.store_db_metric_poll_interval_seconds > 0:
         tasks.start(repeat(monitor.measure, options.store_db_metric_poll_interval_seconds), "store-sizes")
+    reloads = options.encryption_provider_config_automatic_reload
+    if options.encryption_provider_config is not None and reloads:
+        tasks.start(_run_key_reloader(options.encryption_provider_config, options, storage), "keys")
+    if storage.encryption.key_services() or reloads:
+        tasks.start(_run_key_services(storage), "key-services")

@@ -14,7 +14,8 @@ import apiserver_stub.storage.sqlite as sqlite_module
 import apiserver_stub.transport.listener as listener_module
 from apiserver_stub.kinds import address_allocation, range_allocation
 from apiserver_stub.options import parse
-from apiserver_stub.server.startup import RunningServer, start
+from apiserver_stub.server.running_server import RunningServer
+from apiserver_stub.server.startup import start
 from apiserver_stub.simulation.disk import DatabaseDisk
 from apiserver_stub.simulation.history import StoreHistory
 from apiserver_stub.simulation.network import Network, ServerLoop

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from apiserver_stub.options import parse
 from apiserver_stub.server import startup
-from apiserver_stub.server.startup import RunningServer
+from apiserver_stub.server.running_server import RunningServer
 from nodeagent.testing.apiserver import usual_options
 
 

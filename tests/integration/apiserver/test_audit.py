@@ -17,7 +17,7 @@ import aiohttp
 import pytest
 
 from apiserver_stub.audit.policy import AuditError
-from apiserver_stub.server.startup import RunningServer
+from apiserver_stub.server.running_server import RunningServer
 
 from .in_process import start
 

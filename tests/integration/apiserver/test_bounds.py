@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from apiserver_stub.server import startup
+from apiserver_stub.server.running_server import RunningServer
 from apiserver_stub.transport import backpressure, listener
 
 from .in_process import start
@@ -30,7 +30,7 @@ MIB = 1 << 20
 class ServerHarness:
     """Server in the test process, an administrator's client, and raw connections."""
 
-    def __init__(self, running: startup.RunningServer, session: aiohttp.ClientSession) -> None:
+    def __init__(self, running: RunningServer, session: aiohttp.ClientSession) -> None:
         self.running, self.session = running, session
         self.tls = ssl.create_default_context(cafile=str(running.ca_file))
         parts = urlsplit(running.url)

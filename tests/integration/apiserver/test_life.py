@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from apiserver_stub.server.startup import RunningServer
+from apiserver_stub.server.running_server import RunningServer
 
 from .conftest import Api, Server
 from .in_process import start
@@ -73,7 +73,8 @@ async def test_start_and_shutdown_are_logged(tmp_path: Path, caplog: pytest.LogC
 
     await running.stop()
 
-    records = [record for record in caplog.records if record.name == "apiserver_stub.server.startup"]
+    names = ("apiserver_stub.server.listening", "apiserver_stub.server.running_server")
+    records = [record for record in caplog.records if record.name in names]
     assert records[0].getMessage() == f"Serving securely on 127.0.0.1:{urlsplit(running.url).port}"
     assert [vars(record)["event"] for record in records[1:]] == [
         "ShutdownInitiated",

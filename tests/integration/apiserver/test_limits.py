@@ -18,7 +18,7 @@ import pytest
 from apiserver_stub.options import OptionsError, parse
 from apiserver_stub.options.metrics import parse_pairs
 from apiserver_stub.pipeline.dispatch import Dispatcher
-from apiserver_stub.server import startup
+from apiserver_stub.server.running_server import RunningServer
 
 from .in_process import start
 
@@ -27,7 +27,7 @@ TOO_MANY = b"Too many requests, please try again later.\n"
 
 
 class Client:
-    def __init__(self, running: startup.RunningServer, session: aiohttp.ClientSession, token: str) -> None:
+    def __init__(self, running: RunningServer, session: aiohttp.ClientSession, token: str) -> None:
         self.running, self._session, self._token = running, session, token
         self._tls = ssl.create_default_context(cafile=str(running.ca_file))
 
@@ -64,7 +64,7 @@ async def serving(data: Path, *arguments: str) -> AsyncIterator[tuple[Client, Cl
 class Slow:
     """Blocks writes until they are released."""
 
-    def __init__(self, running: startup.RunningServer) -> None:
+    def __init__(self, running: RunningServer) -> None:
         self.go, self.in_flight, self.most = asyncio.Event(), 0, 0
         store = running.store
         real = store.update

@@ -20,7 +20,7 @@ from cryptography import x509
 from apiserver_stub import __main__ as program
 from apiserver_stub.options import OptionsError, parse
 from apiserver_stub.server import startup
-from apiserver_stub.server.startup import RunningServer
+from apiserver_stub.server.running_server import RunningServer
 from nodeagent.base.tls import KeyPair, TlsError, generate_ca, issue
 from nodeagent.testing.apiserver import usual_options
 from tests.integration.programs import free_port

@@ -16,7 +16,7 @@ from apiserver_stub.egress.dialing import DirectDialer
 from apiserver_stub.nodes.agents import NodeAgents, Unreachable
 from apiserver_stub.nodes.endpoint import Endpoint
 from apiserver_stub.options import parse
-from apiserver_stub.server.startup import node_agent_settings
+from apiserver_stub.server.outgoing import node_agent_settings
 
 
 class Silent(DirectDialer):

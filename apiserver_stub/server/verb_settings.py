@@ -1,0 +1,20 @@
+"""Settings of verbs from the options."""
+
+from __future__ import annotations
+
+from apiserver_stub.options import Options
+from apiserver_stub.schema.null_times import OMITTED_SINCE
+from apiserver_stub.verbs.context import VerbSettings
+
+
+def verb_settings(options: Options) -> VerbSettings:
+    """Return the settings of verbs."""
+    return VerbSettings(
+        event_ttl_seconds=options.event_ttl_seconds,
+        delete_collection_workers=options.delete_collection_workers,
+        collects_garbage=options.enable_garbage_collector,
+        min_watch_seconds=options.min_request_timeout_seconds,
+        watch_lists=options.gates.enabled("WatchList"),
+        shows_null_times=options.compatibility_version < OMITTED_SINCE,
+        is_cached=options.caches,
+    )
