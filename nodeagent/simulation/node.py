@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib.metadata
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from contextvars import Context
 from dataclasses import replace
@@ -12,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import grpc.aio
 import msgspec
 
 from nodeagent import hookimpl
@@ -22,6 +25,7 @@ from nodeagent.base.simulation.disk import SimulatedDisk
 from nodeagent.base.simulation.latency import Latency
 from nodeagent.base.simulation.loop import PROCESS, SimulatedLoop
 from nodeagent.base.simulation.trace import Trace
+from nodeagent.node import status_inputs
 from nodeagent.node.root_directory import prepare_root
 from nodeagent.plugin_settings import PluginConfig
 from nodeagent.pluginmanager import GROUP, PluginManager
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
 
 NODE = "node-1"
 DEVICE = "simulated.test/device"
+_CPUS = 2
 PLUGINS = frozenset(
     {
         "claims",
@@ -150,9 +155,15 @@ class Node:
         (directory / "logs").mkdir(exist_ok=True)
         self._loaded = _configuration(directory)
 
-    def channel(self, *_arguments: Any, **_options: Any) -> SimulatedChannel:
-        """Return a channel to the runtime; replaces ``grpc.aio.insecure_channel``."""
-        return SimulatedChannel(self.loop, self.runtime, self.runtime_latency)
+    def replacements(self) -> list[tuple[object, str, object]]:
+        """Return the attributes to replace: owner, name and value."""
+        return [
+            (grpc.aio, "insecure_channel", self._channel),
+            (os, "cpu_count", lambda: _CPUS),
+            (status_inputs, "swap_capacity_bytes", lambda: 0),
+            # Each start of the agent would read the metadata of all installed distributions.
+            (importlib.metadata, "entry_points", functools.cache(importlib.metadata.entry_points)),
+        ]
 
     def start(self) -> None:
         """Start the agent as a new process."""
@@ -174,6 +185,9 @@ class Node:
         self.server.watches.clear()
         self.loop.crash_at = None
         self.loop.crashed = False
+
+    def _channel(self, *_arguments: Any, **_options: Any) -> SimulatedChannel:
+        return SimulatedChannel(self.loop, self.runtime, self.runtime_latency)
 
     async def _run(self, process: int) -> None:
         try:

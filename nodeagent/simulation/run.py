@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from time import perf_counter
-
-import grpc.aio
 
 from nodeagent.base.simulation.directory import private_directory
 from nodeagent.base.simulation.isolation import isolated
@@ -34,7 +33,9 @@ def simulate(seed: object, steps: Sequence[Step], hours: int, plugins: Mapping[s
             node = Node(seed, loop, directory, plugins or {})
             invariants = Invariants(node)
             actions = Actions(node, invariants)
-            with isolated(seed, loop, node.clock, [(grpc.aio, "insecure_channel", node.channel)]), node.disk.mounted():
+            with isolated(seed, loop, node.clock, node.replacements()), node.disk.mounted():
+                gc.collect()
+                gc.freeze()  # Each crash collects garbage.
                 try:
                     loop.run_until_complete(_run(node, actions, invariants, steps, hours))
                 except (BusyLoop, Deadlock) as error:
@@ -42,6 +43,7 @@ def simulate(seed: object, steps: Sequence[Step], hours: int, plugins: Mapping[s
                 node.crash()
                 loop.drop(0)
     finally:
+        gc.unfreeze()
         asyncio.set_event_loop(None)
         loop.close()
     return Outcome(

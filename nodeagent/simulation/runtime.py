@@ -37,9 +37,29 @@ class Sandbox:
     handler: str = ""
     ready: bool = True
 
+    _listed: Any = None
+
     @property
     def uid(self) -> str:
         return str(self.config.metadata.uid)
+
+    @property
+    def state(self) -> Any:
+        return cri.SANDBOX_READY if self.ready else cri.SANDBOX_NOTREADY
+
+    def listed(self) -> Any:
+        """Return the item of a list; only its state changes."""
+        if self._listed is None:
+            self._listed = cri.PodSandbox(
+                id=self.id,
+                metadata=self.config.metadata,
+                created_at=self.created_at,
+                labels=self.config.labels,
+                annotations=self.config.annotations,
+                runtime_handler=self.handler,
+            )
+        self._listed.state = self.state
+        return self._listed
 
 
 @dataclass(eq=False, slots=True)
@@ -63,6 +83,7 @@ class Container:
     requested_at: float | None = None
     """Time of the first request to stop it, even if the request failed."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
+    _listed: Any = None
 
     @property
     def name(self) -> str:
@@ -71,6 +92,22 @@ class Container:
     @property
     def running(self) -> bool:
         return bool(self.state == cri.CONTAINER_RUNNING)
+
+    def listed(self) -> Any:
+        """Return the item of a list; only its state changes."""
+        if self._listed is None:
+            self._listed = cri.Container(
+                id=self.id,
+                pod_sandbox_id=self.sandbox.id,
+                metadata=self.config.metadata,
+                image=self.config.image,
+                image_ref=self.config.image.image,
+                created_at=self.created_at,
+                labels=self.config.labels,
+                annotations=self.config.annotations,
+            )
+        self._listed.state = self.state
+        return self._listed
 
 
 class Observer:
@@ -273,20 +310,7 @@ class SimulatedRuntime:
     def _ListPodSandbox(self, request: Any) -> Any:
         uid = request.filter.label_selector.get(LABEL_POD_UID, "")
         found = [each for each in self.sandboxes.values() if uid in ("", each.uid)]
-        return cri.ListPodSandboxResponse(
-            items=[
-                cri.PodSandbox(
-                    id=each.id,
-                    metadata=each.config.metadata,
-                    state=cri.SANDBOX_READY if each.ready else cri.SANDBOX_NOTREADY,
-                    created_at=each.created_at,
-                    labels=each.config.labels,
-                    annotations=each.config.annotations,
-                    runtime_handler=each.handler,
-                )
-                for each in reversed(found)
-            ]
-        )
+        return cri.ListPodSandboxResponse(items=[each.listed() for each in reversed(found)])
 
     def _PodSandboxStatus(self, request: Any) -> Any:
         sandbox = self._sandbox(request.pod_sandbox_id)
@@ -296,7 +320,7 @@ class SimulatedRuntime:
         status = cri.PodSandboxStatus(
             id=sandbox.id,
             metadata=config.metadata,
-            state=cri.SANDBOX_READY if sandbox.ready else cri.SANDBOX_NOTREADY,
+            state=sandbox.state,
             created_at=sandbox.created_at,
             network=cri.PodSandboxNetworkStatus(ip="" if host or not sandbox.ready else sandbox.ip),
             linux=cri.LinuxPodSandboxStatus(namespaces=cri.Namespace(options=options)),
@@ -376,22 +400,7 @@ class SimulatedRuntime:
     def _ListContainers(self, request: Any) -> Any:
         uid = request.filter.label_selector.get(LABEL_POD_UID, "")
         found = [each for each in self.containers.values() if uid in ("", each.sandbox.uid)]
-        return cri.ListContainersResponse(
-            containers=[
-                cri.Container(
-                    id=each.id,
-                    pod_sandbox_id=each.sandbox.id,
-                    metadata=each.config.metadata,
-                    image=each.config.image,
-                    image_ref=each.config.image.image,
-                    state=each.state,
-                    created_at=each.created_at,
-                    labels=each.config.labels,
-                    annotations=each.config.annotations,
-                )
-                for each in reversed(found)
-            ]
-        )
+        return cri.ListContainersResponse(containers=[each.listed() for each in reversed(found)])
 
     def _ContainerStatus(self, request: Any) -> Any:
         each = self._container(request.container_id)
