@@ -16,6 +16,8 @@ INFORMED_SECONDS = 2.0
 """Time after which the agent must act on the deletion of a pod that it was informed of."""
 _FINISHED = ("Succeeded", "Failed")
 _MIRROR = "kubernetes.io/config.mirror"
+_REJECTED = "UnexpectedAdmissionError"
+"""Reason of a pod whose admission ended with an error of a plugin."""
 
 
 class Violation(Exception):
@@ -214,14 +216,18 @@ class Invariants(Observer, Receiver):
             desired = sandbox.uid in pods or name.removesuffix("-node-1") in static
             self._expect(desired, f"sandbox {sandbox.id} of pod {sandbox.uid} remains after the deletion of the pod")
         names = {c.sandbox.config.metadata.name.removesuffix("-node-1") for c in node.runtime.running()}
-        for name in static:
-            self._expect(name in names, f"static pod {name} does not run")
         mirrors = {
-            name.removesuffix("-node-1")
+            name.removesuffix("-node-1"): pod.get("status") or {}
             for (_, name), pod in node.server.objects.get(PODS, {}).items()
             if _MIRROR in (pod["metadata"].get("annotations") or {})
         }
-        self._expect(mirrors == static, f"mirror pods {sorted(mirrors)} do not match the static pods {sorted(static)}")
+        for name in static:
+            # As by the kubelet, a static pod that was rejected is not admitted again while the agent runs.
+            rejected = mirrors.get(name, {}).get("reason") == _REJECTED
+            self._expect(rejected or name in names, f"static pod {name} does not run")
+        self._expect(
+            mirrors.keys() == static, f"mirror pods {sorted(mirrors)} do not match the static pods {sorted(static)}"
+        )
         tasks = node.loop.tasks_of(node.process)
         limit = 60 + 15 * (len(pods) + len(static))
         self._expect(len(tasks) <= limit, f"the agent has {len(tasks)} tasks with {len(pods)} pods")
