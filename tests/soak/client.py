@@ -18,7 +18,8 @@ from tests.soak.node import SoakNode
 PODS = "/api/v1/namespaces/default/pods"
 REQUEST_SECONDS = 60.0
 POLL_SECONDS = 0.5
-EXEC_PROTOCOL = "v5.channel.k8s.io"
+EXEC_PROTOCOL = "v4.channel.k8s.io"
+"""Runtimes such as containerd 1.6 reject WebSockets with a later version."""
 
 
 class NotReached(Exception):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 from collections import Counter
+from datetime import UTC, datetime
 from typing import Any
 
 from tests.soak.client import PODS, Client, NotReached
@@ -31,6 +33,11 @@ class Load:
         self._running: dict[str, Kind] = {}
         self.actions: Counter[str] = Counter()
         self.violations: list[str] = []
+
+    def violate(self, text: str) -> None:
+        """Record a violation, and print it."""
+        self.violations.append(text)
+        print(f"violation at {datetime.now(UTC):%H:%M:%S}: {text}", file=sys.stderr, flush=True)
 
     async def prepare(self) -> None:
         """Create the objects that the pods use."""
@@ -65,7 +72,7 @@ class Load:
             self.actions["disk filled"] += 1
             await self._client.until(name, _evicted, "evicted", STATE_SECONDS)
         except NotReached as error:
-            self.violations.append(str(error))
+            self.violate(str(error))
         finally:
             await asyncio.to_thread(self._node.empty_disk)
         await self._delete(name)
@@ -84,7 +91,7 @@ class Load:
                 if kind.lasts:
                     await self._use(name, kind, seconds)
         except NotReached as error:
-            self.violations.append(str(error))
+            self.violate(str(error))
         await self._delete(name)
 
     async def _use(self, name: str, kind: Kind, seconds: float) -> None:
@@ -132,7 +139,7 @@ class Load:
         try:
             await self._client.until(name, lambda pod: pod is None, "deleted", STATE_SECONDS)
         except NotReached as error:
-            self.violations.append(str(error))
+            self.violate(str(error))
 
     async def _until_node_has_space(self) -> None:
         for _ in range(int(STATE_SECONDS)):
@@ -141,7 +148,7 @@ class Load:
             if pressure["status"] == "False":
                 return
             await asyncio.sleep(1)
-        self.violations.append("the node has disk pressure, although its disk has space")
+        self.violate("the node has disk pressure, although its disk has space")
 
     def _name(self, kind: str) -> str:
         self._number += 1

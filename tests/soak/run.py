@@ -72,7 +72,7 @@ async def _running(sampler: Sampler) -> AsyncIterator[None]:
 def _alive(node: SoakNode, load: Load) -> bool:
     for program in (node.agent, node.api):
         if not program.alive():
-            load.violations.append(f"{program.name} has exited:\n{program.tail()}")
+            load.violate(f"{program.name} has exited:\n{program.tail()}")
             return False
     return True
 
