@@ -31,6 +31,8 @@ _REMOVE = "DELETE FROM records WHERE revision = ?"
 _COUNT = "UPDATE counters SET value = ? WHERE name = 'revision'"
 _TOUCH = "UPDATE counters SET value = value WHERE name = 'revision'"
 
+VERSION = 1
+"""Version of the format, increased by a change that earlier versions of the server cannot read; 0 is that of 0.1.0."""
 WAL_LIMIT_BYTES = 256 << 20
 
 
@@ -51,15 +53,24 @@ class Database:
         """Open the file at *path*, created with mode 0600 if it is missing.
 
         :raises OSError: it cannot be created.
+        :raises sqlite3.DatabaseError: it has the format of a later version; the file is unchanged.
         """
         db = self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         path.chmod(0o600)
+        if (version := db.execute("PRAGMA user_version").fetchone()[0]) > VERSION:
+            db.close()
+            raise sqlite3.DatabaseError(
+                f"written by a later version of the API server: format {version}, supported is {VERSION}; "
+                "install that version again, or restore a backup"
+            )
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA wal_autocheckpoint = 0")  # Done by checkpoint(), concurrently with writes.
         db.executescript(_SCHEMA)
         if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'objects'").fetchone():
             db.executescript(_FROM_OLDER)
+        if version < VERSION:
+            db.execute(f"PRAGMA user_version = {VERSION}")
 
     def revision(self) -> int:
         """Return the latest revision ever written."""

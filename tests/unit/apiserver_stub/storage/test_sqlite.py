@@ -57,6 +57,36 @@ async def test_acknowledged_writes_survive_a_restart(tmp_path: Path) -> None:
         assert (await store.update("core/pods", "ns/c", put())).revision > last
 
 
+async def test_file_of_a_later_version_is_rejected_unchanged(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await store.update("core/pods", "ns/a", put())
+    database = sqlite3.connect(tmp_path / "store.db")
+    database.execute("PRAGMA user_version = 99")
+    database.close()
+    before = (tmp_path / "store.db").read_bytes()
+
+    with pytest.raises(StoreUnavailable, match="later version of the API server: format 99, supported is 1"):
+        async with opened(tmp_path):
+            pass
+
+    assert (tmp_path / "store.db").read_bytes() == before
+
+
+async def test_file_of_the_first_release_is_upgraded(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await store.update("core/pods", "ns/a", put())
+    database = sqlite3.connect(tmp_path / "store.db")
+    database.execute("PRAGMA user_version = 0")
+    database.close()
+
+    async with opened(tmp_path) as store:
+        assert [record.key for record in store.collection("core/pods").select()] == ["ns/a"]
+
+    database = sqlite3.connect(tmp_path / "store.db")
+    assert database.execute("PRAGMA user_version").fetchone() == (1,)
+    database.close()
+
+
 async def test_concurrent_writes_share_a_commit_with_rising_revisions(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         records = await asyncio.gather(*(store.update("c", f"k{number}", put()) for number in range(50)))
