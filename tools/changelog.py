@@ -23,11 +23,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("version", nargs="?", help="the version to release; without it the section is only printed")
     parser.add_argument("--directory", type=Path, default=ROOT, help="the project's directory (default: %(default)s)")
+    parser.add_argument("--date", help="date of the section (default: today)")
     arguments = parser.parse_args()
     command = [sys.executable, "-m", "towncrier", "build", "--yes", "--dir", str(arguments.directory)]
     command += ["--version", arguments.version] if arguments.version else ["--version", "Unreleased", "--draft"]
+    command += ["--date", arguments.date] if arguments.date else []
     with numbered_topics(arguments.directory / "changes"):
-        return subprocess.run(command, check=False).returncode
+        return subprocess.run(command, cwd=arguments.directory, check=False).returncode
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import hashlib
 import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tools.artifacts import deb, executable, image, packages, parsers, project, sbom, wheels
@@ -49,12 +50,16 @@ def build(output: Path, cache: Path, version: str | None, kinds: list[str] | tup
         path = output / f"nodeagent-apiserver-{project.version()}-{architecture}.oci.tar"
         debian = image.write(path, own, dependencies, cache, time)
     (output / "sbom.cdx.json").write_text(sbom.document(own, dependencies, debian, time))
-    notes = subprocess.run(
-        [sys.executable, str(project.ROOT / "tools/changelog.py")], capture_output=True, text=True, check=True
-    )
-    (output / "RELEASE-NOTES.md").write_text(notes.stdout)
+    (output / "RELEASE-NOTES.md").write_text(release_notes(time))
     sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(output.iterdir())]
     (output / "SHA256SUMS").write_text("".join(sums))
+
+
+def release_notes(time: int) -> str:
+    """Return the changes since the last release, with the date of the artifacts."""
+    date = datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d")
+    command = [sys.executable, str(project.ROOT / "tools/changelog.py"), "--date", date]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def project(tmp_path):
-    """A project with this project's towncrier settings, one release and three fragments."""
+    """A repository with this project's towncrier settings, one release and three fragments."""
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     (tmp_path / "CHANGELOG.md").write_text(
         "# Changelog\n\n<!-- towncrier release notes start -->\n\n## 0.1.0\n\nFirst release.\n"
@@ -25,6 +25,8 @@ def project(tmp_path):
     (changes / "7.feature.md").write_text("Pods have names.\n")
     (changes / "7.feature.volumes.md").write_text("Volumes have names.\n")
     (changes / "8.fix.2.md").write_text("Probes have names.\n")
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
     return tmp_path
 
 
@@ -47,6 +49,10 @@ def test_release_adds_section_and_deletes_fragments(project):
     assert features < text.index("- Volumes have names.\n") < text.index("### Bug fixes")
     assert text.index("### Bug fixes") < text.index("- Probes have names.\n")
     assert fragments(project) == ["README.md"]
+
+
+def test_date_of_the_section_can_be_set(project):
+    assert "## Unreleased (2023-11-14)" in changelog(project, "--date", "2023-11-14")
 
 
 def test_preview_prints_section_and_changes_nothing(project):
