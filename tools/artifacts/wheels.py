@@ -24,10 +24,14 @@ class Wheel:
     path: Path
 
     @cached_property
+    def archive(self) -> zipfile.ZipFile:
+        """The open file; each opening reads the complete directory of the archive."""
+        return zipfile.ZipFile(self.path)
+
+    @cached_property
     def metadata(self) -> Message:
-        with zipfile.ZipFile(self.path) as archive:
-            (name,) = (each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
-            return BytesParser().parsebytes(archive.read(name))
+        (name,) = (each for each in self.archive.namelist() if each.endswith(".dist-info/METADATA"))
+        return BytesParser().parsebytes(self.archive.read(name))
 
     @property
     def name(self) -> str:
@@ -62,9 +66,12 @@ def build(directory: Path) -> tuple[Path, Path]:
     return wheel, sdist
 
 
-def download(cache: Path) -> Mapping[str, Sequence[Wheel]]:
-    """Return the dependencies by Python version; files in *cache* are not downloaded again."""
-    pinned = project.requirements()
+def download(cache: Path, pinned: Sequence[str] = ()) -> Mapping[str, Sequence[Wheel]]:
+    """Return wheels by Python version; files in *cache* are not downloaded again.
+
+    :param pinned: distributions with their versions; those of the lock file if it is empty.
+    """
+    pinned = pinned or project.requirements()
     key = hashlib.sha256("\n".join(pinned).encode()).hexdigest()[:12]
     found = {}
     for python in project.PYTHONS:
