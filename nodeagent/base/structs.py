@@ -19,7 +19,13 @@ class _Fields:
 @cache
 def _described(cls: type[msgspec.Struct]) -> dict[str, dataclasses.Field[Any]]:
     described = dataclasses.make_dataclass(
-        cls.__name__, cls.__struct_fields__, init=False, repr=False, eq=False, match_args=False
+        cls.__name__,
+        cls.__struct_fields__,
+        namespace={"__doc__": cls.__name__},  # Otherwise a docstring is generated, for which a signature is parsed.
+        init=False,
+        repr=False,
+        eq=False,
+        match_args=False,
     )
     fields: dict[str, dataclasses.Field[Any]] = described.__dataclass_fields__  # type: ignore[attr-defined]
     return fields

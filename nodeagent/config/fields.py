@@ -77,15 +77,14 @@ class Field(Struct, frozen=True):
 @functools.cache
 def members(kind: type[ConfigStruct]) -> tuple[Member, ...]:
     """Return the fields of a configuration type in the order of its definition."""
-    hints = typing.get_type_hints(kind, include_extras=True)
     return tuple(
         Member(
             info.name,
             info.encode_name,
-            _shape(hints[info.name]),
-            _description(hints[info.name]),
-            f"{kind.row}.{info.encode_name}" if kind.row and not _since(hints[info.name]) else "",
-            _since(hints[info.name]),
+            _shape(info.type),
+            _description(info.type),
+            f"{kind.row}.{info.encode_name}" if kind.row and not _since(info.type) else "",
+            _since(info.type),
         )
         for info in msgspec.structs.fields(kind)
     )
