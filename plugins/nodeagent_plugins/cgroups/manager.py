@@ -8,12 +8,13 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from nodeagent.base.metrics import Histogram
 from nodeagent.contracts.cgroups import PodLimit, ProcessLimits
 from nodeagent.contracts.runtime import LinuxResources
 from nodeagent.errors import ConfigError, NodeAgentError, Problem
-from nodeagent.model.pod import Container, Pod
+from nodeagent.model.pod import Container, Pod, PodSpec
 from nodeagent.model.qos import QosClass, qos_class
 from nodeagent_plugins.cgroups import names, resources
 from nodeagent_plugins.cgroups.cgroupfs_driver import CgroupDriver
@@ -34,6 +35,15 @@ _DURATIONS = Histogram(
     "Duration in seconds for cgroup manager operations. Broken down by method.",
     ("operation_type",),
 )
+
+
+class _PodLimits(NamedTuple):
+    """Limits of a pod and all that they were computed from."""
+
+    spec: PodSpec
+    qos: QosClass
+    policy: Policy
+    limits: CgroupLimits
 
 
 class NoopCgroupManager:
@@ -97,11 +107,6 @@ class NoopCgroupManager:
         exempt = any(self._exclusive(uid, container.name) for container in containers)
         return replace(self._policy, quota=False) if exempt else self._policy
 
-    def _pod_limits(self, pod: Pod) -> CgroupLimits:
-        return resources.pod_cgroup_limits(
-            pod, self._policy_for(pod.uid, *(pod.spec.init_containers or ()), *pod.spec.containers)
-        )
-
     def _spelled(self, name: CgroupName) -> str:
         return names.slice_name(name) if self._driver is Driver.SYSTEMD else names.cgroupfs_path(name)
 
@@ -134,6 +139,7 @@ class QosCgroupManager(NoopCgroupManager):
         self._memory_percent, self._now = memory_percent, now
         self._used: CgroupDriver | None = None
         self._sums = ClassSums()
+        self._computed: dict[str, _PodLimits] = {}
         self._made: dict[str, tuple[QosClass, CgroupLimits]] = {}
         self._classes: dict[QosClass, CgroupLimits] = {}
         self._turn = asyncio.Lock()  # Serializes changes of the classes' cgroups, which pods share.
@@ -212,6 +218,7 @@ class QosCgroupManager(NoopCgroupManager):
             with _DURATIONS.time(self._now, "destroy"):
                 await self._cgroups().remove(names.pod_name(self._root, qos, pod_uid))
         self._made.pop(pod_uid, None)
+        self._computed.pop(pod_uid, None)
 
     async def kill_container(self, pod_uid: str, container_id: str) -> None:
         for qos in QosClass:
@@ -240,6 +247,16 @@ class QosCgroupManager(NoopCgroupManager):
         :raises CgroupError: a process in it does not exit.
         """
         await self._cgroups().remove(names.process_name(self._root, name))
+
+    def _pod_limits(self, pod: Pod) -> CgroupLimits:
+        qos = qos_class(pod)
+        policy = self._policy_for(pod.uid, *(pod.spec.init_containers or ()), *pod.spec.containers)
+        known = self._computed.get(pod.uid)
+        # A pod is immutable; a changed one is another object.
+        if known is None or known.spec is not pod.spec or known.qos is not qos or known.policy != policy:
+            limits = resources.pod_cgroup_limits(pod, policy)
+            known = self._computed[pod.uid] = _PodLimits(pod.spec, qos, policy, limits)
+        return known.limits
 
     def _cgroups(self) -> CgroupDriver:
         if self._used is None:

@@ -21,6 +21,7 @@ from nodeagent_plugins.pod_sync.stopping import StopState
 class PodSyncState(MutableStruct):
     """Cached state; losing it only costs additional calls."""
 
+    paths: PodPaths
     stops: StopState = field(default_factory=StopState)
     sandbox_configs: dict[str, SandboxConfig] = field(default_factory=dict)
     stopped_sandboxes: set[str] = field(default_factory=set)

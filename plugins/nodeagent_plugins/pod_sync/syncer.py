@@ -424,8 +424,8 @@ class BundledPodSyncer:
     def _step(self, pod: Pod, observed: RuntimePod) -> Step:
         memory = self._memory.get(pod.uid)
         if memory is None:
-            memory = self._memory[pod.uid] = PodSyncState()
-        return Step(pod, observed, memory, self._paths(pod))
+            memory = self._memory[pod.uid] = PodSyncState(self._paths(pod))
+        return Step(pod, observed, memory, memory.paths)
 
     def _paths(self, pod: Pod) -> PodPaths:
         return PodPaths(

@@ -54,12 +54,11 @@ class PersistentVolumeMeter:
 
         Volumes that are not in the result have to be measured as directories of this node.
         """
-        manager: object = self._context.volumes
-        if not isinstance(manager, StatefulVolumeManager):
-            return {}
         volumes = {volume.name: volume for volume in pod.spec.volumes or () if is_persistent(volume)}
-        states = manager.states(pod.uid) if volumes else ()
-        mounted = {state.volume: state for state in states if state.phase == _MOUNTED}
+        manager: object = self._context.volumes
+        if not volumes or not isinstance(manager, StatefulVolumeManager):
+            return {}
+        mounted = {state.volume: state for state in manager.states(pod.uid) if state.phase == _MOUNTED}
         for name, volume in volumes.items():
             key = (pod.uid, name)
             if name not in mounted:

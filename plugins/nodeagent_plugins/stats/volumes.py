@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 10.0
 """Maximum interval of checks for new pods."""
-SHORTEST_PAUSE_SECONDS = 1.0
+SHORTEST_PAUSE_SECONDS = 5.0
 """Pause in which pods become due, which are then measured together."""
 WALK_SECONDS = 60.0
 WALKS = Histogram(
