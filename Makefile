@@ -74,7 +74,7 @@ changelog: $(DEV_READY) ## Print the changelog section of the fragments in chang
 client-suites: $(DEV_READY) ## Run the tests of Kubernetes clients against the API server; SERVER=… compares with a kube-apiserver, ARGS="kopf kr8s" selects
 	$(BIN)/python -m tests.client_suites $(if $(SERVER),--server $(SERVER)) $(ARGS)
 
-mutants: $(DEV_READY) ## Change conditions of the code and list those whose change no test detects; ARGS="--sample 500 --integration"
+mutants: $(DEV_READY) ## Change conditions of the code and list those whose change no test detects; ARGS="--sample 500 --since main~50"
 	$(BIN)/python -m tests.mutants $(ARGS)
 
 fuzz: $(DEV_READY) ## Fuzz the parsers of untrusted input, guided by coverage; SECONDS=600 per target, ARGS="yaml cel" selects

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,10 +82,14 @@ def mutants(path: str) -> list[Mutant]:
     return found
 
 
-def sample(count: int, seed: int, paths: Sequence[str] | None = None) -> list[Mutant]:
-    """Return *count* mutants of the modules at *paths*; the same ones for the same seed and code."""
+def sample(
+    count: int, seed: int, paths: Sequence[str] | None = None, lines: Container[tuple[str, int]] | None = None
+) -> list[Mutant]:
+    """Return *count* mutants of the modules at *paths*, or of some *lines*; the same for the same seed and code."""
     every = [mutant for path in paths or modules() for mutant in mutants(path)]
-    return sorted(random.Random(seed).sample(every, min(count, len(every))))
+    if lines is not None:
+        every = [mutant for mutant in every if (mutant.path, mutant.line) in lines]
+    return random.Random(seed).sample(every, min(count, len(every)))
 
 
 def mutate(tree: ast.Module, index: int, part: int) -> ast.Module:
