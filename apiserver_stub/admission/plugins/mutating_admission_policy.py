@@ -49,14 +49,14 @@ class MutatingAdmissionPolicy(AdmissionPlugin):
         return self._served and not is_exempt(resource, self._group)
 
     async def admit(self, call: AdmissionRequest) -> None:
-        for policy in self._current() if call.new is not None else ():
+        for policy in self._current():
             seen_as = self._matcher.match(policy.match, call, self._matcher.namespace_of(call))
             if seen_as is None or not self._is_due(policy, call):
                 continue
             changed = False
             for binding, params in self._bindings(policy, call):
                 changed = await self._apply(policy, binding, params, call, seen_as) or changed
-            if changed and not call.reinvoking:
+            if changed:
                 call.reinvoke = True
             call.seen[_key(policy)] = objects.encode(call.new)
 

@@ -48,7 +48,7 @@ class MutatingAdmissionWebhook(WebhookPlugin):
             changed = (
                 response.patch is not None and call.new is not None and await self._apply(call, hook, seen_as, response)
             )
-            if changed and not call.reinvoking:
+            if changed:
                 call.reinvoke = True
             call.seen[hook.key] = objects.encode(call.new)
             note = {"configuration": hook.configuration, "webhook": hook.name, "mutated": changed}

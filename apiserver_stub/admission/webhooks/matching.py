@@ -12,6 +12,8 @@ from nodeagent.base.selectors import LabelSelector
 
 _CONFIGURATIONS = frozenset(
     [
+        "mutatingadmissionpolicies",
+        "mutatingadmissionpolicybindings",
         "mutatingwebhookconfigurations",
         "validatingwebhookconfigurations",
         "validatingadmissionpolicies",
