@@ -21,8 +21,8 @@ def main() -> int:
     print(f"{len(chosen)} mutants, seed {options.seed}", flush=True)
     runs = Runs(chosen, integration=options.integration, report=_print)
     runs.start()
-    if len(runs.results) < len(chosen):
-        raise SystemExit("the tests could not be collected")
+    if not runs.results:
+        raise SystemExit("no mutant was tested")
     return _report(runs.results, update=options.update)
 
 
@@ -50,7 +50,8 @@ def _report(results: Sequence[Result], *, update: bool) -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tests.mutants",
-        description="Change conditions of the code, one at a time, and run the unit tests of their modules.",
+        description="Change conditions of the code, one at a time, and run the unit tests of their modules."
+        " Ctrl-C prints the scores of the mutants so far, which are a sample too.",
     )
     parser.add_argument("--sample", type=int, default=24, help="number of mutants (default: 24)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the sample (default: 1)")
