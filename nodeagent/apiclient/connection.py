@@ -80,10 +80,8 @@ def _encoded(method: str, target: str, headers: Mapping[str, str]) -> bytes:
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
-def _enable_keepalive(sock: socket.socket | None) -> None:
+def _enable_keepalive(sock: socket.socket) -> None:
     """Enable TCP keepalive probes, so that an unreachable server is detected within a minute."""
-    if sock is None:
-        return
     with suppress(OSError, AttributeError):  # Optional: without it, the idle limit of streams still applies.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30)

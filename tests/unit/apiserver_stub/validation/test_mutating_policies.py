@@ -99,9 +99,7 @@ def test_mutation_uses_only_declared_variables(name: str, declaration: dict[str,
         ),
     ],
 )
-def test_stored_conditions_are_checked_again_after_a_change(
-    old: dict[str, Any], errors: list[tuple[str, str]]
-) -> None:
+def test_stored_conditions_are_checked_again_after_a_change(old: dict[str, Any], errors: list[tuple[str, str]]) -> None:
     assert found({"matchConditions": [{"name": "a", "expression": "stored("}]}, old) == errors
 
 
