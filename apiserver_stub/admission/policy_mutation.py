@@ -34,7 +34,7 @@ class MutatingPolicy(Policy):
         self.reinvokes = spec.get("reinvocationPolicy") == "IfNeeded"
         self.mutations = [
             (item["patchType"], MutationExpression(item[PATCH_TYPES[item["patchType"]]]["expression"]))
-            for item in spec.get("mutations") or ()
+            for item in spec["mutations"]
         ]
 
 

@@ -206,6 +206,7 @@ async def test_finished_pod_is_retained_until_no_longer_desired(harness):
     assert harness.workers.status(pod.uid).phase == "Succeeded"
     assert harness.names("terminated") == ["job"]
     assert harness.names("remove") == []
+    assert (harness.workers.all(), harness.workers.active()) == ([pod], [])
     await harness.publish()
     assert harness.names("remove") == ["job"]
 
@@ -586,6 +587,17 @@ async def test_rejected_pod_that_runs_since_before_a_restart_is_stopped(clock):
         assert harness.runtime.running() == []
         status = harness.workers.status(bad.uid)
         assert (status.phase, status.reason) == ("Failed", "NotHere")
+
+
+async def test_rejected_pod_of_unknown_status_is_stopped(clock):
+    async with living(Harness(clock, Refuser())) as harness:
+        bad = make_pod("bad")
+        harness.runtime.start("main", bad)
+        harness.cache.failed(bad.uid)
+
+        await harness.publish(bad)
+
+        assert harness.runtime.running() == []
 
 
 async def test_pod_of_unknown_status_is_read_before_its_sync(clock):

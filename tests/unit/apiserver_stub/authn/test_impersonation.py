@@ -60,6 +60,25 @@ async def test_impersonated_anonymous_user_is_unauthenticated() -> None:
     assert user == User("system:anonymous", groups=("system:unauthenticated",))
 
 
+@pytest.mark.parametrize(
+    ("name", "groups", "result"),
+    [
+        ("alice", ["dev"], ("dev", "system:authenticated")),
+        ("alice", ["system:authenticated", "dev"], ("system:authenticated", "dev")),
+        ("alice", ["system:unauthenticated"], ("system:unauthenticated",)),
+        ("system:anonymous", ["dev"], ("dev", "system:unauthenticated")),
+        ("system:anonymous", ["system:unauthenticated"], ("system:unauthenticated",)),
+    ],
+)
+async def test_impersonated_user_is_in_one_of_the_groups_of_every_user(
+    name: str, groups: list[str], result: tuple[str, ...]
+) -> None:
+    user, _ = await send(("Impersonate-User", name), *(("Impersonate-Group", group) for group in groups))
+
+    assert user is not None
+    assert user.groups == result
+
+
 @pytest.mark.parametrize("name", ["Impersonate-Group", "Impersonate-Uid", "Impersonate-Extra-a"])
 async def test_other_parts_without_a_user_are_rejected(name: str) -> None:
     with pytest.raises(NoUserNamed):

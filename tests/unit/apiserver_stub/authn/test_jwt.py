@@ -66,6 +66,14 @@ def test_rsa_key_verifies_all_rsa_algorithms_unless_restricted() -> None:
     assert from_jwk({"kty": "oct", "k": "AAAA"}) is None
 
 
+@pytest.mark.parametrize("change", [{"kid": 1}, {"alg": ["RS256"]}, {"kty": {}}, {"kty": "oct"}, {"d": "AQAB"}])
+def test_key_of_a_set_with_an_invalid_field_is_ignored(change: dict[str, Any]) -> None:
+    jwk = PublicKey(RSA.public_key()).jwk()
+
+    assert from_jwk(jwk) is not None
+    assert from_jwk({**jwk, **change}) is None
+
+
 def test_modified_token_does_not_verify(tmp_path: Path) -> None:
     key = SigningKey.load_or_create(tmp_path / "key")
     assert SigningKey.load_or_create(tmp_path / "key").public.key_id == key.public.key_id

@@ -107,6 +107,8 @@ async def test_conditions_and_constraints_exclude_objects(cluster, admit):
     excluded = {"resourceRules": [RULE], "excludeResourceRules": [{**RULE, "resources": ["configmaps"]}]}
     cluster.add_policy("d", put("d", "'x'"), matchConstraints=excluded)
     cluster.add_policy("e", put("e", "'x'"), binding={"matchResources": {"resourceRules": [RULE]}})
+    selector = {"namespaceSelector": {"matchLabels": {"env": "production"}}}
+    cluster.add_policy("f", put("f", "'x'"), matchConstraints={"resourceRules": [RULE], **selector})
 
     assert await admit() == {"e": "x"}
 
@@ -148,8 +150,13 @@ async def test_authorization_checks_are_decided_before_the_mutation(cluster, adm
 @pytest.mark.parametrize(("policy", "fails"), [({}, True), ({"failurePolicy": "Ignore"}, False)])
 @pytest.mark.parametrize(
     "expression",
-    [put("a", "object.data.missing"), "[JSONPatch{op: 'remove', path: '/none'}]", put("a", "1")],
-    ids=["evaluation", "patch", "type"],
+    [
+        put("a", "object.data.missing"),
+        "[JSONPatch{op: 'remove', path: '/none'}]",
+        put("a", "1"),
+        "[JSONPatch{op: 'replace', path: '', value: [1]}]",
+    ],
+    ids=["evaluation", "patch", "type", "list"],
 )
 async def test_failure_follows_the_failure_policy(cluster, admit, expression, policy, fails):
     cluster.add_policy("a", put("before", "'x'"), expression, **policy)
