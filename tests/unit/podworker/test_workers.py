@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from nodeagent import hookimpl
+from nodeagent.allocation import metrics
 from nodeagent.allocation.decision import ResizeRules
 from nodeagent.allocation.manager import AllocationManager
 from nodeagent.config.features import build_gates
@@ -780,6 +781,16 @@ async def test_pod_is_resized_as_far_as_the_node_has_room(full):
     await full.publish(sized_pod("web", "250m", 3), other)
     assert granted(full, web) == "200m"
     assert resize_conditions(full, web) == {"PodResizePending": "Deferred", "PodResizeInProgress": ""}
+
+
+async def test_requested_resizes_are_counted_only_if_pods_can_be_resized(full, clock):
+    async with living(Harness(clock)) as fixed:
+        count = metrics.REQUESTED.value("cpu", "requests", "increase")
+        for harness, counted in ((fixed, 0), (full, 1)):
+            await harness.publish(sized_pod("web", "100m"))
+            await harness.publish(sized_pod("web", "200m", 2))
+
+            assert metrics.REQUESTED.value("cpu", "requests", "increase") == count + counted
 
 
 async def test_deferred_resize_is_granted_after_a_pod_was_removed(full):

@@ -100,6 +100,19 @@ async def test_range_with_addresses_is_kept_until_they_are_released(store: Meter
         assert found.read("a") is None
 
 
+async def test_address_of_another_manager_does_not_keep_a_range(store: MeteredStore, clock: FakeClock) -> None:
+    address = KINDS.address("10.0.0.5", "ns", "s")
+    address["metadata"]["labels"] = {}
+
+    async with ranges(store, clock) as found:
+        await found.put("a", "10.0.0.0/24")
+        store.put(KINDS.addresses, address)
+        await found.delete("a")
+        await found.advance(GRACE_SECONDS + 1)
+
+        assert found.read("a") is None
+
+
 async def test_range_with_addresses_inside_another_range_is_deleted(store: MeteredStore, clock: FakeClock) -> None:
     async with ranges(store, clock) as found:
         await found.put("a", "10.0.0.0/24")
