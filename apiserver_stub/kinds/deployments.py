@@ -115,8 +115,8 @@ def resources(settings: KindSettings) -> list[Resource]:
             columns=(
                 NAME,
                 Column("Ready", ready_of_desired, description="Number of ready pods and of desired pods."),
-                at("Up-to-date", "status.updatedReplicas", type="integer", default=0),
-                at("Available", "status.availableReplicas", type="integer", default=0),
+                at("Up-to-date", "status.updatedReplicas", default=0),
+                at("Available", "status.availableReplicas", default=0),
                 AGE,
                 *container_columns(*template),
                 selector_column("spec", "selector"),

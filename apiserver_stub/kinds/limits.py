@@ -12,10 +12,14 @@ from apiserver_stub.kinds.registry import Column, Resource, Strategy, Subresourc
 from apiserver_stub.validation.limit_ranges import validate_limit_range
 from apiserver_stub.validation.metadata import MetadataRules
 from apiserver_stub.validation.resource_quotas import validate_quota, validate_quota_status, validate_quota_update
+from nodeagent.base.release import Release
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
     from nodeagent.base.identity import Identity
+
+_AGE_LAST = Release(1, 33)
+"""Release from which the age is the last column of a quota."""
 
 
 class ResourceQuotaStrategy(Strategy):
@@ -54,6 +58,11 @@ class LimitRangeStrategy(Strategy):
 
 
 def resources(settings: KindSettings) -> list[Resource]:
+    age_is_last = settings.compatibility_version >= _AGE_LAST
+    used = (
+        Column("Request", lambda quota: _used(quota, limits=False)),
+        Column("Limit", lambda quota: _used(quota, limits=True)),
+    )
     return [
         Resource(
             "",
@@ -64,12 +73,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             metadata_rules=MetadataRules(whole=0),
             strategy=ResourceQuotaStrategy(settings.identity),
             subresources=(Subresource("status"),),
-            columns=(
-                NAME,
-                AGE,
-                Column("Request", lambda quota: _used(quota, limits=False)),
-                Column("Limit", lambda quota: _used(quota, limits=True)),
-            ),
+            columns=(NAME, *used, AGE) if age_is_last else (NAME, AGE, *used),
             returns_deleted=True,
         ),
         Resource(

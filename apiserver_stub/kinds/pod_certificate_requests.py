@@ -63,7 +63,7 @@ def resources(settings: KindSettings) -> list[Resource]:
                 at("NodeName", "spec.nodeName", default=""),
                 at("SignerName", "spec.signerName", default=""),
                 Column("State", lambda request: decision_of(request) or "Pending"),
-                Column("UnverifiedUserAnnotations", _annotations, wide=True),
+                Column("UnverifiedUserAnnotations", _annotations),
             ),
             fields={f"spec.{name}": ("spec", name) for name in spec_fields},
             reset_fields={"": (), "status": ("spec",)},

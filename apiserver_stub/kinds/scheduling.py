@@ -17,9 +17,13 @@ from apiserver_stub.validation.runtime_classes import (
     validate_runtime_class_update,
 )
 
+from nodeagent.base.release import Release
+
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
     from nodeagent.base.identity import Identity
+
+_WITH_POLICY_COLUMN = Release(1, 32)
 
 
 class PriorityClassStrategy(Strategy):
@@ -54,6 +58,8 @@ class RuntimeClassStrategy(Strategy):
 
 
 def resources(settings: KindSettings) -> list[Resource]:
+    shows_policy = settings.compatibility_version >= _WITH_POLICY_COLUMN
+    policy = (at("PreemptionPolicy", "preemptionPolicy", default=""),) if shows_policy else ()
     return [
         Resource(
             settings.identity.group("scheduling"),
@@ -69,6 +75,7 @@ def resources(settings: KindSettings) -> list[Resource]:
                 at("Value", "value", type="integer", default=0),
                 at("Global-Default", "globalDefault", type="boolean", default=False),
                 AGE,
+                *policy,
             ),
         ),
         Resource(

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.kinds.columns import AGE, NAME
 from apiserver_stub.kinds.registry import Column, Resource, Strategy, Subresource
+from nodeagent.base.release import Release
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
+
+_WITHOUT_SECRETS_COLUMN = Release(1, 35)
 
 
 class ServiceAccountStrategy(Strategy):
@@ -24,6 +27,8 @@ class ServiceAccountStrategy(Strategy):
 
 
 def resources(settings: KindSettings) -> list[Resource]:
+    counts_secrets = settings.compatibility_version < _WITHOUT_SECRETS_COLUMN
+    secrets = (Column("Secrets", lambda obj: len(obj.get("secrets") or ())),) if counts_secrets else ()
     return [
         Resource(
             "",
@@ -41,7 +46,7 @@ def resources(settings: KindSettings) -> list[Resource]:
                     "v1",
                 ),
             ),
-            columns=(NAME, Column("Secrets", lambda obj: len(obj.get("secrets") or ())), AGE),
+            columns=(NAME, *secrets, AGE),
             returns_deleted=True,
         )
     ]

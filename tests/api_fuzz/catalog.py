@@ -114,7 +114,7 @@ def _targets(
 
 def _examples() -> dict[tuple[str, str], list[dict[str, Any]]]:
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    known = differential.resources(differential.OBJECTS) + differential.resources(differential.NEWEST_OBJECTS)
+    known = differential.resources(differential.OBJECTS) + differential.resources(differential.NEWEST_OBJECTS[1:])
     examples = [example for resource in known for example in resource.bases]
     for example in [*examples, *_own_examples()]:
         found.setdefault((example["apiVersion"], example["kind"]), []).append(example)

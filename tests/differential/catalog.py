@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 import yaml
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-OBJECTS = Path(__file__).parent / "objects"
-NEWEST_OBJECTS = OBJECTS / "release-1.36"
-"""Base objects for recordings of release 1.36."""
+_DIRECTORY = Path(__file__).parent / "objects"
+OBJECTS = (_DIRECTORY,)
+"""Directories of base objects; a file replaces those with its name in the directories before."""
+NEWEST_OBJECTS = (*OBJECTS, _DIRECTORY / "release-1.36")
+"""Those of recordings of release 1.36."""
 NAMESPACE = "differential"
 SERVER_OPTIONS = (
     "--runtime-config=api/all=true",
@@ -24,6 +27,8 @@ NEWEST_SERVER_OPTIONS = (
     "--runtime-config=certificates.k8s.io/v1alpha1=true,certificates.k8s.io/v1beta1=true,resource.k8s.io/v1beta2=true",
     "--feature-gates=ClusterTrustBundle=true,ClusterTrustBundleProjection=true,PodCertificateRequest=true,"
     "DRADeviceTaintRules=true",
+    "--enable-garbage-collector=false",
+    "--enable-priority-and-fairness=false",
 )
 """Options of both servers for recordings of release 1.36."""
 
@@ -36,11 +41,14 @@ _CLUSTER_SCOPED = frozenset(
         "clustertrustbundles",
         "csidrivers",
         "csinodes",
+        "customresourcedefinitions",
         "deviceclasses",
         "devicetaintrules",
         "flowschemas",
         "ingressclasses",
         "ipaddresses",
+        "mutatingadmissionpolicies",
+        "mutatingadmissionpolicybindings",
         "mutatingwebhookconfigurations",
         "namespaces",
         "nodes",
@@ -60,6 +68,7 @@ _CLUSTER_SCOPED = frozenset(
         "validatingadmissionpolicybindings",
         "validatingwebhookconfigurations",
         "volumeattachments",
+        "volumeattributesclasses",
     )
 )
 _WITH_STATUS = frozenset(
@@ -67,6 +76,7 @@ _WITH_STATUS = frozenset(
         "apiservices",
         "certificatesigningrequests",
         "cronjobs",
+        "customresourcedefinitions",
         "daemonsets",
         "deployments",
         "devicetaintrules",
@@ -137,16 +147,17 @@ class Resource:
         return f"{root}/namespaces/{NAMESPACE}/{self.plural}" if self.namespaced else f"{root}/{self.plural}"
 
 
-def resources(directory: Path = OBJECTS) -> list[Resource]:
-    """Return every resource with base objects in *directory*, by name."""
+def resources(directories: Sequence[Path] = OBJECTS) -> list[Resource]:
+    """Return every resource with base objects in *directories*, by name."""
+    paths = {path.stem: path for directory in directories for path in directory.glob("*.yaml")}
     found = []
-    for path in sorted(directory.glob("*.yaml")):
-        if path.stem != "setup":
+    for name, path in sorted(paths.items()):
+        if name != "setup":
             bases = tuple(yaml.load_all(path.read_text(), Loader=_LOADER))
-            found.append(Resource(path.stem, bases[0]["apiVersion"], bases[0]["kind"], bases))
+            found.append(Resource(name, bases[0]["apiVersion"], bases[0]["kind"], bases))
     return found
 
 
 def setup_objects() -> list[dict[str, Any]]:
     """Return the objects that exist before the first case."""
-    return list(yaml.safe_load_all((OBJECTS / "setup.yaml").read_text()))
+    return list(yaml.safe_load_all((_DIRECTORY / "setup.yaml").read_text()))

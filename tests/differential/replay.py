@@ -46,10 +46,10 @@ class Result:
             (self.accepted if found else self.unexplained).append(difference)
 
 
-async def replay(target: Target, paths: Sequence[Path], objects: Path = OBJECTS) -> list[Result]:
+async def replay(target: Target, paths: Sequence[Path], objects: Sequence[Path] = OBJECTS) -> list[Result]:
     """Send every recorded case to *target* and return the differences by resource.
 
-    :param objects: directory of the base objects of the recordings.
+    :param objects: directories of the base objects of the recordings.
     """
     await set_up(target)
     found = {resource.name: resource for resource in resources(objects)}

@@ -15,7 +15,8 @@ from tests.differential.client import Connection, Response
 from tests.differential.edits import Json
 
 CONNECTIONS = 8
-_WITH_CONDITIONS = ("apiservices",)
+_CONDITIONS = {"apiservices": "Available", "customresourcedefinitions": "Established"}
+"""Condition that a controller of the server sets last, by resource."""
 _ATTEMPTS, _PAUSE_SECONDS = 100, 0.1
 _PATCHES = {
     "json": "application/json-patch+json",
@@ -88,7 +89,9 @@ class Runner:
         """Return the object at *path*, with the conditions that a controller of the server sets."""
         for _ in range(_ATTEMPTS):
             obj = (await connection.request("GET", path)).body
-            if self.resource.plural not in _WITH_CONDITIONS or (obj.get("status") or {}).get("conditions"):
+            conditions = (obj.get("status") or {}).get("conditions") or ()
+            expected = _CONDITIONS.get(self.resource.plural)
+            if expected is None or any(item["type"] == expected for item in conditions):
                 return obj
             await asyncio.sleep(_PAUSE_SECONDS)
         raise AssertionError(f"{path} has no conditions")

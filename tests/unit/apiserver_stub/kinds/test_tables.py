@@ -8,7 +8,7 @@ import pytest
 
 from apiserver_stub.kinds import pod_status
 from apiserver_stub.kinds.tables import short, since, table
-from apiserver_stub.options import Options
+from apiserver_stub.options import Options, parse
 from apiserver_stub.server.kinds import build_registry
 
 
@@ -148,3 +148,22 @@ def test_row_without_object_has_null() -> None:
     (row,) = table(resource, [{"metadata": {"name": "a"}}], {}, "None", "v1")["rows"]
 
     assert row["object"] is None
+
+
+@pytest.mark.parametrize(
+    ("group", "plural", "release", "expected"),
+    [
+        ("", "serviceaccounts", "1.34", ["Name", "Secrets", "Age"]),
+        ("", "serviceaccounts", "1.35", ["Name", "Age"]),
+        ("", "resourcequotas", "1.32", ["Name", "Age", "Request", "Limit"]),
+        ("", "resourcequotas", "1.33", ["Name", "Request", "Limit", "Age"]),
+        ("scheduling.k8s.io", "priorityclasses", "1.31", ["Name", "Value", "Global-Default", "Age"]),
+        ("scheduling.k8s.io", "priorityclasses", "1.32", ["Name", "Value", "Global-Default", "Age", "PreemptionPolicy"]),
+    ],
+)
+def test_columns_follow_the_release(group: str, plural: str, release: str, expected: list[str]) -> None:
+    registry = build_registry(parse([f"--compatibility-version={release}"]))
+    resource = registry.find(group, "v1", plural)
+    assert resource is not None
+
+    assert [(column.name, column.wide) for column in resource.columns] == [(name, False) for name in expected]
