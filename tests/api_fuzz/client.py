@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import ssl
 import time
 from dataclasses import dataclass
@@ -80,6 +81,8 @@ class Connection:
                 async with asyncio.timeout(limit):
                     body = await _read_body(reader, headers)
                     ended = True
+        if headers.get("content-encoding") == "gzip":
+            body = gzip.decompress(body)
         if not ended or code == 101 or headers.get("connection", "").lower() == "close":
             await self.close()
         return Reply(code, body, headers.get("content-type", ""), time.monotonic() - started)
