@@ -10,6 +10,7 @@ from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.kinds.autoscaler_versions import annotation, default_metrics, to_v1, to_v2
 from apiserver_stub.kinds.columns import AGE, NAME, at
+from apiserver_stub.kinds.disabled_fields import drop_from_autoscaler
 from apiserver_stub.kinds.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.validation.autoscalers import validate_autoscaler, validate_autoscaler_status
 from apiserver_stub.validation.metadata import MetadataRules
@@ -58,6 +59,12 @@ class AutoscalerStrategy(Strategy):
     def prepare_create(self, new: Object) -> None:
         current = {"currentMetrics": None} if self._to_current is None else {"currentReplicas": 0}
         new["status"] = {"desiredReplicas": 0, **current}
+        drop_from_autoscaler(self._gates, new)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
+        super().prepare_update(new, old, subresource)
+        if not subresource:
+            drop_from_autoscaler(self._gates, new, old)
 
     def validate(self, new: Object) -> list[Cause]:
         return self._validate(new)

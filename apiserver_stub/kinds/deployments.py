@@ -8,6 +8,7 @@ from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.defaulting.workloads import DEPLOYMENT, REPLICA_SET
 from apiserver_stub.kinds.columns import AGE, NAME, at
+from apiserver_stub.kinds.disabled_fields import drop_from_replica_counts
 from apiserver_stub.kinds.pod_templates import PodTemplateRules, container_columns, selector_column
 from apiserver_stub.kinds.registry import SCALE, Column, Resource, ScalePaths, Strategy, Subresource
 from apiserver_stub.validation.deployments import (
@@ -33,7 +34,7 @@ class DeploymentStrategy(Strategy):
     status_keeps = ("labels",)
 
     def __init__(self, settings: KindSettings) -> None:
-        self._template = PodTemplateRules(settings)
+        self._template, self._gates = PodTemplateRules(settings), settings.gates
 
     def default(self, new: Object) -> None:
         DEPLOYMENT.apply(new)
@@ -47,7 +48,9 @@ class DeploymentStrategy(Strategy):
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
         super().prepare_update(new, old, subresource)
-        if subresource != "status":
+        if subresource == "status":
+            drop_from_replica_counts(self._gates, new, old)
+        else:
             self._template.drop_disabled(new, old)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
@@ -69,7 +72,7 @@ class ReplicaSetStrategy(Strategy):
     counted = ("spec",)
 
     def __init__(self, settings: KindSettings) -> None:
-        self._template = PodTemplateRules(settings)
+        self._template, self._gates = PodTemplateRules(settings), settings.gates
 
     def default(self, new: Object) -> None:
         REPLICA_SET.apply(new)
@@ -83,7 +86,9 @@ class ReplicaSetStrategy(Strategy):
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
         super().prepare_update(new, old, subresource)
-        if subresource != "status":
+        if subresource == "status":
+            drop_from_replica_counts(self._gates, new, old)
+        else:
             self._template.drop_disabled(new, old)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:

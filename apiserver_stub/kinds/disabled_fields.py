@@ -57,6 +57,31 @@ def drop_from_node(gates: FeatureGates, new: Object, old: Object | None = None) 
             status.pop(name, None)
 
 
+def drop_from_replica_counts(gates: FeatureGates, new: Object, old: Object) -> None:
+    """Drop fields of disabled features from the status of a Deployment or ReplicaSet, unless *old* uses them."""
+    used = dig(old, ("status", "terminatingReplicas")) is not None
+    if not used and _is_disabled(gates, "DeploymentReplicaSetTerminatingReplicas"):
+        (new.get("status") or {}).pop("terminatingReplicas", None)
+
+
+def drop_from_lease(gates: FeatureGates, new: Object, old: Object | None = None) -> None:
+    """Drop fields of disabled features from the lease *new*, unless *old* uses them."""
+    if _is_disabled(gates, "CoordinatedLeaderElection"):
+        before = (old or {}).get("spec") or {}
+        for name in ("strategy", "preferredHolder"):
+            if before.get(name) is None:
+                (new.get("spec") or {}).pop(name, None)
+
+
+def drop_from_autoscaler(gates: FeatureGates, new: Object, old: Object | None = None) -> None:
+    """Drop fields of disabled features from the autoscaler *new*, unless *old* uses them."""
+    rules, before = (dig(obj or {}, ("spec", "behavior")) or {} for obj in (new, old))
+    directions = ("scaleUp", "scaleDown")
+    used = any((before.get(name) or {}).get("tolerance") is not None for name in directions)
+    if not used and _is_disabled(gates, "HPAConfigurableTolerance"):
+        _drop("tolerance", filter(None, map(rules.get, directions)))
+
+
 def drop_from_budget(gates: FeatureGates, new: Object, old: Object | None = None) -> None:
     """Drop fields of disabled features from the disruption budget *new*, unless *old* uses them.
 

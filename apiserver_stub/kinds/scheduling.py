@@ -16,7 +16,6 @@ from apiserver_stub.validation.runtime_classes import (
     validate_runtime_class,
     validate_runtime_class_update,
 )
-
 from nodeagent.base.release import Release
 
 if TYPE_CHECKING:

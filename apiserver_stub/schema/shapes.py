@@ -82,7 +82,7 @@ class Shape:
     granular: bool = False
     """``True`` for a field of an atomic type whose fields have separate owners nevertheless."""
     patch_strategy: str = ""
-    """Patch strategy of the list in strategic merge patches; without one, it is replaced."""
+    """Patch strategy of the field in strategic merge patches; a list without one is replaced."""
     patch_merge_key: str = ""
     """Field by which strategic merge patches match the items of the list."""
     replaced: frozenset[str] = frozenset()
@@ -254,10 +254,11 @@ def _member(member: FieldDescriptor, properties: FieldProperties) -> Shape:
         item = _value(message.fields_by_name["value"])
         return Shape(Form.MAP, item=item, atomic=properties.map_type == "atomic", exact=properties.exact)
     value = _value(member)
-    if properties.map_type == "granular":
-        return replace(value, granular=True)
     if not member.is_repeated:
-        return value
+        granular = properties.map_type == "granular"
+        if not granular and not properties.patch_strategy:
+            return value
+        return replace(value, granular=granular, patch_strategy=properties.patch_strategy)
     return Shape(
         Form.LIST,
         item=value,

@@ -22,7 +22,14 @@ from nodeagent.base.gointeger import parse_digits
 _EMPTY = "empty selector is invalid for deployment"
 _RECREATE, _ROLLING = "Recreate", "RollingUpdate"
 _ABOVE_REPLICAS, _ABOVE_READY = "cannot be greater than status.replicas", "cannot be greater than readyReplicas"
-_SET_COUNTS = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration")
+_SET_COUNTS = (
+    "replicas",
+    "fullyLabeledReplicas",
+    "readyReplicas",
+    "availableReplicas",
+    "observedGeneration",
+    "terminatingReplicas",
+)
 _COUNTS = (
     "observedGeneration",
     "replicas",
@@ -30,6 +37,7 @@ _COUNTS = (
     "readyReplicas",
     "availableReplicas",
     "unavailableReplicas",
+    "terminatingReplicas",
     "collisionCount",
 )
 

@@ -19,7 +19,6 @@ admissionregistration.MutatingWebhook.sideEffects None NoneOnDryRun Some Unknown
 admissionregistration.Mutation.patchType ApplyConfiguration JSONPatch
 admissionregistration.NamedRuleWithOperations.operations * CONNECT CREATE DELETE UPDATE
 admissionregistration.NamedRuleWithOperations.scope * Cluster Namespaced
-admissionregistration.ParamRef.parameterNotFoundAction Allow Deny
 admissionregistration.Rule.scope * Cluster Namespaced
 admissionregistration.RuleWithOperations.operations * CONNECT CREATE DELETE UPDATE
 admissionregistration.RuleWithOperations.scope * Cluster Namespaced
@@ -33,8 +32,6 @@ apps.DaemonSetUpdateStrategy.type OnDelete RollingUpdate
 apps.DeploymentStrategy.type Recreate RollingUpdate
 apps.StatefulSetSpec.podManagementPolicy OrderedReady Parallel
 apps.StatefulSetUpdateStrategy.type OnDelete RollingUpdate
-autoscaling.MetricSpec.type ContainerResource External Object Pods Resource
-autoscaling.MetricStatus.type ContainerResource External Object Pods Resource
 batch.CronJobSpec.concurrencyPolicy Allow Forbid Replace
 batch.JobSpec.completionMode Indexed NonIndexed
 batch.JobSpec.podReplacementPolicy Failed TerminatingOrFailed

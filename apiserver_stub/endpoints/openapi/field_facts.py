@@ -16,6 +16,8 @@ admissionregistration.ValidatingAdmissionPolicyBindingSpec policyName@36- valida
 admissionregistration.ValidatingWebhook clientConfig sideEffects
 apiextensions.CustomResourceDefinition spec
 apiextensions.CustomResourceDefinitionSpec names
+apiserverinternal.ServerStorageVersion apiServerID@36- decodableVersions@36- encodingVersion@36-
+apiserverinternal.StorageVersion metadata@36-
 apps.DaemonSetSpec selector template
 apps.DeploymentSpec selector template
 apps.ReplicaSetSpec selector
@@ -67,9 +69,13 @@ networking.HTTPIngressPath backend pathType
 networking.IPAddress spec@36-
 networking.IPAddressSpec parentRef@30-
 networking.NetworkPolicySpec podSelector@-33
+networking.ParentReference name@30- resource@30-
 rbac.ClusterRoleBinding roleRef
 rbac.RoleBinding roleRef
+resource.CapacityRequestPolicyRange min
+resource.CounterSet counters
 resource.DeviceClass spec
+resource.DeviceCounterConsumption counters
 resource.DeviceTaintRule spec
 resource.DeviceTaintRuleSpec taint
 resource.OpaqueDeviceConfiguration parameters
@@ -90,7 +96,15 @@ storage.VolumeAttachmentSpec source
 """Required fields besides those that are always present in JSON and are not objects."""
 
 _NOT_REQUIRED = """
-certificates.PodCertificateRequestSpec stubPKCS10Request pkixPublicKey@36- proofOfPossession@36-
+apps.ControllerRevision data
+apps.StatefulSetOrdinals start
+apps.StatefulSetSpec serviceName@36-
+apps.StatefulSetStatus availableReplicas
+authentication.TokenRequestSpec audiences@36-
+authentication.TokenRequestStatus token@36-
+autoscaling.HorizontalPodAutoscalerStatus currentMetrics
+batch.PodFailurePolicyOnPodConditionsPattern status@36-
+certificates.PodCertificateRequestSpec stubPKCS10Request@-35 pkixPublicKey@36- proofOfPossession@36-
 core.AzureFilePersistentVolumeSource secretNamespace
 core.ContainerImage names
 core.Event eventTime reportingComponent reportingInstance
@@ -102,10 +116,17 @@ core.ServicePort targetPort
 core.TypedLocalObjectReference apiGroup
 core.TypedObjectReference apiGroup
 discovery.EndpointSlice ports endpoints@36-
+flowcontrol.FlowSchemaSpec matchingPrecedence
+flowcontrol.QueuingConfiguration handSize queueLengthLimit queues
+flowcontrol.ResourcePolicyRule namespaces
 policy.PodDisruptionBudgetStatus currentHealthy@36- desiredHealthy@36- disruptionsAllowed@36- expectedPods@36-
 rbac.ClusterRole rules
 rbac.Role rules
 rbac.RoleRef apiGroup@36-
+resource.AllocatedDeviceStatus conditions
+resource.CapacityRequestPolicy default
+resource.DeviceClaim requests
+resource.DeviceRequest deviceClassName
 scheduling.PriorityClass value@36-
 storage.CSINodeDriver topologyKeys
 """

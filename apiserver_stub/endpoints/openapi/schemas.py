@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 _BUNDLED = "nodeagent.api."
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
+_PREFIXES = {
+    "apiextensions": "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions",
+    "apiregistration": "io.k8s.kube-aggregator.pkg.apis.apiregistration",
+}
+"""Prefixes of the names of schemas, for packages outside of ``io.k8s.api``."""
 _NAMED: Mapping[Form, tuple[str, Object]] = {
     Form.TIME: (f"{_META}.Time", {"type": "string", "format": "date-time"}),
     Form.MICRO_TIME: (f"{_META}.MicroTime", {"type": "string", "format": "date-time"}),
@@ -123,7 +128,9 @@ class Schemas:
         if shape.form is Form.OBJECT:
             reference = self.refer(_name(shape))
             found: Object = {"allOf": [reference]} if self._v3 else reference
-            return found | {"x-kubernetes-map-type": "granular"} if shape.granular else found
+            if shape.granular:
+                found["x-kubernetes-map-type"] = "granular"
+            return found | _patching(shape)
         if shape.form in _NAMED:
             name, content = _NAMED[shape.form]
             if self._v3:
@@ -131,7 +138,9 @@ class Schemas:
             self.found.setdefault(name, content)
             return {"allOf": [self.refer(name)]} if self._v3 else self.refer(name)
         if shape.form is Form.MAP:
-            found = {"type": "object", "additionalProperties": self._value(shape.child(""))}
+            content = self._value(shape.child(""))
+            content.pop("x-kubernetes-list-type", None)  # Lists in maps have none.
+            found = {"type": "object", "additionalProperties": content}
             return found | {"x-kubernetes-map-type": "atomic"} if shape.atomic else found
         if shape.form is Form.LIST:
             return {"type": "array", "items": self._value(shape.item or shapes.UNKNOWN), **_merging(shape)}
@@ -142,10 +151,15 @@ def _merging(shape: Shape) -> Object:
     found: Object = {"x-kubernetes-list-type": "set" if shape.is_set else "map" if shape.keys else "atomic"}
     if shape.keys:
         found["x-kubernetes-list-map-keys"] = list(shape.keys)
+    return found | _patching(shape)
+
+
+def _patching(shape: Shape) -> Object:
+    found: Object = {}
     if shape.patch_strategy:
         found["x-kubernetes-patch-strategy"] = shape.patch_strategy
-        if shape.patch_merge_key:
-            found["x-kubernetes-patch-merge-key"] = shape.patch_merge_key
+    if shape.patch_merge_key:
+        found["x-kubernetes-patch-merge-key"] = shape.patch_merge_key
     return found
 
 
@@ -158,4 +172,5 @@ def _name(shape: Shape) -> str:
         return f"{_META}.{shape.name}"
     if not shape.full_name.startswith(_BUNDLED):
         return shape.full_name
-    return f"io.k8s.api.{shape.package}.{shape.version}.{shape.name}"
+    prefix = _PREFIXES.get(shape.package, f"io.k8s.api.{shape.package}")
+    return f"{prefix}.{shape.version}.{shape.name}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.kinds import admission, disruption, pods
+from apiserver_stub.kinds import admission, autoscaling, coordination, deployments, disruption, pods
 from apiserver_stub.kinds.registry import Strategy
 from apiserver_stub.options import parse
 
@@ -204,3 +204,79 @@ def test_pod_without_disabled_fields_is_unchanged() -> None:
     strategy("Pod", "AppArmor", False).prepare_create(new)
 
     assert new["spec"] == before["spec"]
+
+
+def at_release(kind: str, release: str, gates: str = "") -> Strategy:
+    options = parse([f"--compatibility-version={release}", *([f"--feature-gates={gates}"] if gates else [])])
+    return next(
+        item.strategy
+        for family in (autoscaling, coordination, deployments)
+        for item in family.resources(options)
+        if item.kind == kind
+    )
+
+
+LEASE = {"metadata": {"name": "l"}, "spec": {"strategy": "OldestEmulationVersion", "preferredHolder": "a"}}
+SCALER = {"metadata": {"name": "h"}, "spec": {"behavior": {"scaleUp": {"tolerance": "10m"}, "scaleDown": {}}}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "obj", "gate", "dropped"),
+    [
+        ("Lease", LEASE, "CoordinatedLeaderElection", {"spec": {}}),
+        (
+            "HorizontalPodAutoscaler",
+            SCALER,
+            "HPAConfigurableTolerance",
+            {"spec": {"behavior": {"scaleUp": {}, "scaleDown": {}}}},
+        ),
+    ],
+)
+def test_fields_of_later_releases_follow_their_gates(
+    kind: str, obj: dict[str, Any], gate: str, dropped: dict[str, Any]
+) -> None:
+    for on, expected in ((True, obj["spec"]), (False, dropped["spec"])):
+        strategy = at_release(kind, "1.36", f"{gate}={str(on).lower()}")
+        created, updated = copy.deepcopy(obj), copy.deepcopy(obj)
+
+        strategy.prepare_create(created)
+        strategy.prepare_update(updated, {**obj, "spec": {}}, "")
+
+        assert (created["spec"], updated["spec"]) == (expected, expected)
+        strategy.prepare_update(updated := copy.deepcopy(obj), obj, "")
+        assert updated["spec"] == obj["spec"]
+
+
+@pytest.mark.parametrize(("kind", "release", "kept"), [("Deployment", "1.34", False), ("ReplicaSet", "1.35", True)])
+def test_terminating_replicas_follow_their_gate(kind: str, release: str, kept: bool) -> None:
+    old = {"metadata": {}, "spec": {}, "status": {}}
+    new = {**copy.deepcopy(old), "status": {"terminatingReplicas": 0}}
+
+    at_release(kind, release).prepare_update(new, old, "status")
+
+    assert ("terminatingReplicas" in new["status"]) is kept
+
+
+@pytest.mark.parametrize(
+    ("spec", "messages"),
+    [
+        ({"strategy": "OldestEmulationVersion", "preferredHolder": "a"}, []),
+        ({"strategy": "example.com/own"}, []),
+        ({"strategy": "Newest"}, ['Unsupported value: "Newest": supported values: "OldestEmulationVersion"']),
+        ({"preferredHolder": "a"}, ["Forbidden: may only be specified if `strategy` is defined"]),
+    ],
+)
+def test_strategies_of_leases_are_validated(spec: dict[str, Any], messages: list[str]) -> None:
+    causes = at_release("Lease", "1.36").validate({"metadata": {}, "spec": spec})
+
+    assert [cause.message for cause in causes] == messages
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet"])
+def test_negative_terminating_replicas_are_rejected(kind: str) -> None:
+    old = {"metadata": {}, "spec": {}, "status": {"replicas": 1}}
+    new = {**old, "status": {"replicas": 1, "terminatingReplicas": -1}}
+
+    causes = at_release(kind, "1.36").validate_update(new, old, "status")
+
+    assert [cause.field for cause in causes] == ["status.terminatingReplicas"]

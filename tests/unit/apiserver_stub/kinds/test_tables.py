@@ -158,7 +158,12 @@ def test_row_without_object_has_null() -> None:
         ("", "resourcequotas", "1.32", ["Name", "Age", "Request", "Limit"]),
         ("", "resourcequotas", "1.33", ["Name", "Request", "Limit", "Age"]),
         ("scheduling.k8s.io", "priorityclasses", "1.31", ["Name", "Value", "Global-Default", "Age"]),
-        ("scheduling.k8s.io", "priorityclasses", "1.32", ["Name", "Value", "Global-Default", "Age", "PreemptionPolicy"]),
+        (
+            "scheduling.k8s.io",
+            "priorityclasses",
+            "1.32",
+            ["Name", "Value", "Global-Default", "Age", "PreemptionPolicy"],
+        ),
     ],
 )
 def test_columns_follow_the_release(group: str, plural: str, release: str, expected: list[str]) -> None:

@@ -74,9 +74,10 @@ def test_events_group_has_eight_operations_with_parameters() -> None:
     assert patch["x-kubernetes-group-version-kind"] == {"group": "events.k8s.io", "kind": "Event", "version": "v1"}
 
 
-def schemas_at(minor: int, *, enums: bool = True) -> Any:
+def schemas_at(minor: int, *, enums: bool = True, name: str = "api/v1") -> Any:
     built = openapi._build(build_registry(Options()), Identity(), Release(1, minor), enums=enums)
-    return msgspec.json.decode(built["api/v1"])["components"]["schemas"]
+    document = msgspec.json.decode(built[name])
+    return document["components"]["schemas"] if name else document["definitions"]
 
 
 def test_lists_have_merge_annotations() -> None:
@@ -159,17 +160,39 @@ def test_list_types_are_stated_as_in_the_release(
 @pytest.mark.parametrize(
     ("minor", "kind", "required"),
     [
-        (29, "PodSpec", ["containers"]),
-        (29, "ContainerPort", ["containerPort"]),
-        (29, "PersistentVolumeClaimTemplate", ["spec"]),
-        (29, "Event", ["involvedObject", "metadata"]),
-        (29, "ServicePort", ["port"]),
-        (30, "PodIP", None),
-        (31, "PodIP", ["ip"]),
+        (29, "core.v1.PodSpec", ["containers"]),
+        (29, "core.v1.ContainerPort", ["containerPort"]),
+        (29, "core.v1.PersistentVolumeClaimTemplate", ["spec"]),
+        (29, "core.v1.Event", ["involvedObject", "metadata"]),
+        (29, "core.v1.ServicePort", ["port"]),
+        (30, "core.v1.PodIP", None),
+        (31, "core.v1.PodIP", ["ip"]),
+        (29, "apps.v1.StatefulSetSpec", ["selector", "serviceName", "template"]),
+        (36, "apps.v1.StatefulSetSpec", ["selector", "template"]),
+        (36, "autoscaling.v2.HorizontalPodAutoscalerStatus", ["desiredReplicas"]),
+        (36, "authentication.v1.TokenRequestSpec", None),
     ],
 )
 def test_required_fields_are_stated(minor: int, kind: str, required: list[str] | None) -> None:
-    assert schemas_at(minor)[f"io.k8s.api.core.v1.{kind}"].get("required") == required
+    assert schemas_at(minor, name="")[f"io.k8s.api.{kind}"].get("required") == required
+
+
+def test_patch_strategies_of_objects_are_stated() -> None:
+    strategy = schemas_at(36, name="")["io.k8s.api.apps.v1.DeploymentSpec"]["properties"]["strategy"]
+
+    assert strategy["x-kubernetes-patch-strategy"] == "retainKeys"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition",
+        "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1.APIService",
+        "io.k8s.api.core.v1.Pod",
+    ],
+)
+def test_schemas_have_the_names_of_kubernetes(name: str) -> None:
+    assert name in schemas_at(36, name="")
 
 
 @pytest.mark.row("gate.OpenAPIEnums")
