@@ -16,7 +16,7 @@ from apiserver_stub.kinds.versions import effective, with_version
 from apiserver_stub.validation.admission_policies import validate_binding, validate_policy, validate_policy_status
 from apiserver_stub.validation.metadata import MetadataRules
 from apiserver_stub.validation.webhook_configurations import validate_webhooks
-from nodeagent.base.release import Release
+from nodeagent.base.release import OLDEST, Release
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
@@ -76,11 +76,14 @@ class BindingStrategy(Strategy):
 
     counted = ("spec",)
 
+    def __init__(self, release: Release = OLDEST) -> None:
+        self._release = release
+
     def default(self, new: Object) -> None:
         BINDING.apply(new)
 
     def validate(self, new: Object) -> list[Cause]:
-        return validate_binding(new.get("spec") or {})
+        return validate_binding(new.get("spec") or {}, self._release)
 
 
 def resources(settings: KindSettings) -> list[Resource]:
@@ -150,7 +153,7 @@ def _policies(group: str, version: str, versions: Sequence[str], settings: KindS
             unconditional_update=False,
             categories=("api-extensions",),
             metadata_rules=_METADATA_RULES,
-            strategy=BindingStrategy(),
+            strategy=BindingStrategy(settings.compatibility_version),
             columns=(
                 NAME,
                 at("PolicyName", "spec.policyName", default=""),

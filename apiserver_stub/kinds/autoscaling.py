@@ -17,7 +17,6 @@ from apiserver_stub.validation.metadata import MetadataRules
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
-    from nodeagent.base.gates import FeatureGates
 
 _STORAGE = "autoscaling/horizontalpodautoscalers"
 _SHOWN = 2
@@ -38,8 +37,9 @@ class AutoscalerStrategy(Strategy):
     :param to_current: converts an object of the version to ``v2``, in which it is validated.
     """
 
-    def __init__(self, gates: FeatureGates, label_domain: str, to_current: Callable[[Object], Object] | None) -> None:
-        self._gates, self._to_current = gates, to_current
+    def __init__(self, settings: KindSettings, to_current: Callable[[Object], Object] | None) -> None:
+        self._gates, self._release, self._to_current = settings.gates, settings.compatibility_version, to_current
+        label_domain = settings.identity.label_domain
         self._label_domain, self._metrics_annotation = label_domain, annotation(label_domain, "metrics")
 
     def default(self, new: Object) -> None:
@@ -72,12 +72,12 @@ class AutoscalerStrategy(Strategy):
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
         if subresource:
             return validate_autoscaler_status(new.get("status") or {})
-        return self._validate(new, was_zero=dig(old, ("spec", "minReplicas")) == 0)
+        return self._validate(new, old)
 
-    def _validate(self, new: Object, *, was_zero: bool = False) -> list[Cause]:
+    def _validate(self, new: Object, old: Object | None = None) -> list[Cause]:
         current = new if self._to_current is None else self._to_current(new)
-        to_zero = was_zero or self._gates.enabled("HPAScaleToZero")
-        return validate_autoscaler(current, self._label_domain, scales_to_zero=to_zero)
+        to_zero = dig(old or {}, ("spec", "minReplicas")) == 0 or self._gates.enabled("HPAScaleToZero")
+        return validate_autoscaler(current, self._label_domain, scales_to_zero=to_zero, old=old, release=self._release)
 
 
 def resources(settings: KindSettings) -> list[Resource]:
@@ -102,7 +102,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             categories=("all",),
             storage=_STORAGE,
             convert=convert,
-            strategy=AutoscalerStrategy(settings.gates, domain, to_current),
+            strategy=AutoscalerStrategy(settings, to_current),
             subresources=(Subresource("status"),),
             metadata_rules=MetadataRules(whole=0),
             columns=columns,

@@ -17,7 +17,7 @@ from apiserver_stub.validation.deployments import (
     validate_replica_set,
     validate_replica_set_status,
 )
-from apiserver_stub.validation.metadata import MetadataRules
+from apiserver_stub.validation.metadata import MetadataRules, repetitions
 from apiserver_stub.validation.pod_templates import validate_immutable
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ class ReplicaSetStrategy(Strategy):
 
     def __init__(self, settings: KindSettings) -> None:
         self._template, self._gates = PodTemplateRules(settings), settings.gates
+        self._repetitions = repetitions(settings.compatibility_version)
 
     def default(self, new: Object) -> None:
         REPLICA_SET.apply(new)
@@ -94,8 +95,8 @@ class ReplicaSetStrategy(Strategy):
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
         if subresource == "status":
             return validate_replica_set_status(new.get("status") or {})
-        causes = validate_replica_set(new, self._template.options(old))
-        return causes + causes + validate_immutable(new, old, "selector")
+        causes = validate_replica_set(new, self._template.options(old)) * self._repetitions
+        return causes + validate_immutable(new, old, "selector")
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
         return self._template.warnings(new, old, in_pod_names=True)

@@ -9,7 +9,7 @@ from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.defaulting.rbac import binding_defaults
 from apiserver_stub.kinds.columns import AGE, CREATED_AT, NAME
 from apiserver_stub.kinds.registry import Column, Resource, Strategy
-from apiserver_stub.validation.metadata import MetadataRules
+from apiserver_stub.validation.metadata import MetadataRules, repetitions
 from apiserver_stub.validation.rbac import (
     role_name_problems,
     validate_aggregation,
@@ -23,24 +23,30 @@ if TYPE_CHECKING:
 
 
 class RoleStrategy(Strategy):
-    """Roles and ClusterRoles; updates report every error of the new object twice, as upstream."""
+    """Roles and ClusterRoles.
 
-    def __init__(self, *, namespaced: bool) -> None:
-        self._namespaced = namespaced
+    :param repetitions: number of times that an update reports each error of the new object.
+    """
+
+    def __init__(self, repetitions: int, *, namespaced: bool) -> None:
+        self._repetitions, self._namespaced = repetitions, namespaced
 
     def validate(self, new: Object) -> list[Cause]:
         causes = validate_rules(new, namespaced=self._namespaced)
         return causes if self._namespaced else causes + validate_aggregation(new)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
-        return self.validate(new) * 2
+        return self.validate(new) * self._repetitions
 
 
 class BindingStrategy(Strategy):
-    """RoleBindings and ClusterRoleBindings; updates report every error of the new object twice, as upstream."""
+    """RoleBindings and ClusterRoleBindings.
 
-    def __init__(self, group: str, *, namespaced: bool) -> None:
-        self._group, self._namespaced = group, namespaced
+    :param repetitions: number of times that an update reports each error of the new object.
+    """
+
+    def __init__(self, group: str, repetitions: int, *, namespaced: bool) -> None:
+        self._group, self._repetitions, self._namespaced = group, repetitions, namespaced
         self._defaults = binding_defaults(group)
 
     def default(self, new: Object) -> None:
@@ -50,11 +56,12 @@ class BindingStrategy(Strategy):
         return validate_binding(new, self._group, namespaced=self._namespaced)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
-        return self.validate(new) * 2 + validate_role_unchanged(new, old)
+        return self.validate(new) * self._repetitions + validate_role_unchanged(new, old)
 
 
 def resources(settings: KindSettings) -> list[Resource]:
     group = settings.identity.group("rbac.authorization")
+    repeated = repetitions(settings.compatibility_version)
 
     def role(kind: str, *, namespaced: bool) -> Resource:
         return Resource(
@@ -63,8 +70,8 @@ def resources(settings: KindSettings) -> list[Resource]:
             kind,
             f"{kind.lower()}s",
             namespaced=namespaced,
-            metadata_rules=MetadataRules(whole=2),
-            strategy=RoleStrategy(namespaced=namespaced),
+            metadata_rules=MetadataRules(whole=repeated),
+            strategy=RoleStrategy(repeated, namespaced=namespaced),
             columns=(NAME, CREATED_AT),
             name_problems=role_name_problems,
             create_on_update=True,
@@ -77,8 +84,8 @@ def resources(settings: KindSettings) -> list[Resource]:
             kind,
             f"{kind.lower()}s",
             namespaced=namespaced,
-            metadata_rules=MetadataRules(whole=2),
-            strategy=BindingStrategy(group, namespaced=namespaced),
+            metadata_rules=MetadataRules(whole=repeated),
+            strategy=BindingStrategy(group, repeated, namespaced=namespaced),
             columns=_BINDING_COLUMNS,
             name_problems=role_name_problems,
             create_on_update=True,

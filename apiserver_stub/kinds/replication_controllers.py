@@ -12,6 +12,7 @@ from apiserver_stub.kinds.deployments import replica_columns
 from apiserver_stub.kinds.pod_templates import PodTemplateRules, container_columns
 from apiserver_stub.kinds.registry import SCALE, Column, Resource, ScalePaths, Strategy, Subresource
 from apiserver_stub.validation.deployments import validate_replica_set_status, validate_replication_controller
+from apiserver_stub.validation.metadata import MetadataRules, repetitions
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
@@ -25,6 +26,7 @@ class ReplicationControllerStrategy(Strategy):
 
     def __init__(self, settings: KindSettings) -> None:
         self._template = PodTemplateRules(settings)
+        self._repetitions = repetitions(settings.compatibility_version)
 
     def default(self, new: Object) -> None:
         REPLICATION_CONTROLLER.apply(new)
@@ -44,8 +46,7 @@ class ReplicationControllerStrategy(Strategy):
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
         if subresource == "status":
             return validate_replica_set_status(new.get("status") or {})
-        causes = validate_replication_controller(new, self._template.options(old))
-        return causes + causes
+        return validate_replication_controller(new, self._template.options(old)) * self._repetitions
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
         return self._template.warnings(new, old, in_pod_names=True)
@@ -61,6 +62,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             short_names=("rc",),
             categories=("all",),
             storage_key="controllers",
+            metadata_rules=MetadataRules(whole=repetitions(settings.compatibility_version) - 1),
             strategy=ReplicationControllerStrategy(settings),
             subresources=(SCALE, Subresource("status")),
             scale=ScalePaths(selector=_selector),

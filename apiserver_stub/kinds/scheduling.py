@@ -16,7 +16,7 @@ from apiserver_stub.validation.runtime_classes import (
     validate_runtime_class,
     validate_runtime_class_update,
 )
-from nodeagent.base.release import Release
+from nodeagent.base.release import OLDEST, Release
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
@@ -43,14 +43,14 @@ class PriorityClassStrategy(Strategy):
 class RuntimeClassStrategy(Strategy):
     """RuntimeClasses."""
 
-    def __init__(self, identity: Identity) -> None:
-        self._identity = identity
+    def __init__(self, identity: Identity, release: Release = OLDEST) -> None:
+        self._identity, self._release = identity, release
 
     def validate(self, new: Object) -> list[Cause]:
-        return validate_runtime_class(new, self._identity)
+        return validate_runtime_class(new, self._identity, self._release)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
-        return validate_runtime_class(new, self._identity) + validate_runtime_class_update(new, old)
+        return self.validate(new) + validate_runtime_class_update(new, old)
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
         return runtime_class_warnings(new, self._identity)
@@ -84,7 +84,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             "runtimeclasses",
             namespaced=False,
             metadata_rules=MetadataRules(standard_finalizers=False),
-            strategy=RuntimeClassStrategy(settings.identity),
+            strategy=RuntimeClassStrategy(settings.identity, settings.compatibility_version),
             columns=(NAME, at("Handler", "handler"), AGE),
             create_on_update=True,
             unconditional_update=False,

@@ -10,6 +10,7 @@ from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.kinds.columns import AGE, NAME
 from apiserver_stub.kinds.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.kinds.versions import with_version
+from apiserver_stub.validation.metadata import MetadataRules, repetitions
 from apiserver_stub.validation.service_ranges import (
     address_name_problems,
     validate_ip_address,
@@ -100,6 +101,7 @@ def resources(settings: KindSettings) -> list[Resource]:
                 "ServiceCIDR",
                 "servicecidrs",
                 namespaced=False,
+                metadata_rules=MetadataRules(whole=repetitions(release) - 1),
                 strategy=ServiceCIDRStrategy(release, wipes_status=wipes_status),
                 subresources=(Subresource("status"),),
                 columns=(NAME, Column("CIDRs", lambda obj: ",".join(dig(obj, ("spec", "cidrs")) or ())), AGE),

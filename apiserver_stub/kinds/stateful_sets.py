@@ -18,7 +18,7 @@ from apiserver_stub.validation.daemon_sets import (
     validate_daemon_set,
     validate_daemon_set_status,
 )
-from apiserver_stub.validation.metadata import MetadataRules
+from apiserver_stub.validation.metadata import MetadataRules, repetitions
 from apiserver_stub.validation.pod_templates import NOT_NEGATIVE, validate_immutable
 from apiserver_stub.validation.stateful_sets import (
     validate_stateful_set,
@@ -101,6 +101,7 @@ class DaemonSetStrategy(Strategy):
 
     def __init__(self, settings: KindSettings) -> None:
         self._template = PodTemplateRules(settings)
+        self._repetitions = repetitions(settings.compatibility_version)
 
     def default(self, new: Object) -> None:
         DAEMON_SET.apply(new)
@@ -127,7 +128,7 @@ class DaemonSetStrategy(Strategy):
             return validate_daemon_set_status(new, old)
         any_values = has_invalid_selector(old)
         causes = validate_daemon_set(new, self._template.options(old), any_values=any_values)
-        return causes + causes + validate_immutable(new, old, "selector")
+        return causes * self._repetitions + validate_immutable(new, old, "selector")
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
         return self._template.warnings(new, old)

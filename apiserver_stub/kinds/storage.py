@@ -20,7 +20,7 @@ from apiserver_stub.validation.csi import (
     validate_node_drivers,
     validate_node_drivers_update,
 )
-from apiserver_stub.validation.metadata import MetadataRules
+from apiserver_stub.validation.metadata import MetadataRules, repetitions
 from apiserver_stub.validation.storage_classes import (
     storage_class_warnings,
     validate_storage_class,
@@ -142,14 +142,14 @@ class AttachmentStrategy(Strategy):
         return validate_attachment(new, self._identity, self._release)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
-        return validate_attachment_update(new, old, self._identity)
+        return validate_attachment_update(new, old, self._identity, self._release)
 
 
 class StorageClassStrategy(Strategy):
     """StorageClasses; most fields are immutable."""
 
-    def __init__(self, identity: Identity) -> None:
-        self._identity = identity
+    def __init__(self, identity: Identity, release: Release = OLDEST) -> None:
+        self._identity, self._release = identity, release
 
     def default(self, new: Object) -> None:
         STORAGE_CLASS.apply(new)
@@ -158,14 +158,14 @@ class StorageClassStrategy(Strategy):
         return validate_storage_class(new)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
-        return validate_storage_class(new) + validate_storage_class_update(new, old)
+        return validate_storage_class(new) + validate_storage_class_update(new, old, self._release)
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
         return storage_class_warnings(new, self._identity)
 
 
 def resources(settings: KindSettings) -> list[Resource]:
-    group = settings.identity.group("storage")
+    group, repeated = settings.identity.group("storage"), repetitions(settings.compatibility_version)
     default_annotations = tuple(settings.identity.label("is-default-class", name) for name in _DEFAULT_PREFIXES)
     return [
         Resource(
@@ -175,7 +175,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             "storageclasses",
             namespaced=False,
             short_names=("sc",),
-            strategy=StorageClassStrategy(settings.identity),
+            strategy=StorageClassStrategy(settings.identity, settings.compatibility_version),
             columns=(
                 replace(NAME, cell=partial(_class_name, default_annotations)),
                 at("Provisioner", "provisioner"),
@@ -193,7 +193,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             "csinodes",
             namespaced=False,
             strategy=CsiNodeStrategy(settings.gates, settings.compatibility_version),
-            metadata_rules=MetadataRules(whole=2, changes=0),
+            metadata_rules=MetadataRules(whole=repeated, changes=0),
             columns=(NAME, Column("Drivers", _drivers, type="integer"), AGE),
             unconditional_update=False,
             returns_deleted=True,
@@ -225,8 +225,8 @@ def resources(settings: KindSettings) -> list[Resource]:
             "VolumeAttachment",
             "volumeattachments",
             namespaced=False,
-            metadata_rules=MetadataRules(whole=2, changes=0),
-            subresource_rules=MetadataRules(whole=2, changes=0),
+            metadata_rules=MetadataRules(whole=repeated, changes=0),
+            subresource_rules=MetadataRules(whole=repeated, changes=0),
             reset_fields={"status": ("spec", "metadata")},
             strategy=AttachmentStrategy(settings.gates, settings.identity, settings.compatibility_version),
             subresources=(Subresource("status"),),

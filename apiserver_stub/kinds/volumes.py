@@ -19,7 +19,7 @@ from apiserver_stub.validation.claims import (
     validate_claim_status,
     validate_claim_update,
 )
-from apiserver_stub.validation.metadata import MetadataRules
+from apiserver_stub.validation.metadata import MetadataRules, repetitions
 from apiserver_stub.validation.persistent_volumes import (
     storage_class_annotation,
     validate_volume,
@@ -163,7 +163,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             "PersistentVolumeClaim",
             "persistentvolumeclaims",
             short_names=("pvc",),
-            metadata_rules=MetadataRules(whole=2),
+            metadata_rules=MetadataRules(whole=repetitions(settings.compatibility_version)),
             strategy=ClaimStrategy(settings.gates, settings.identity, settings.compatibility_version),
             subresources=(Subresource("status"),),
             columns=(

@@ -25,7 +25,10 @@ from apiserver_stub.validation.jsonpath import jsonpath_problem
 from apiserver_stub.validation.labels import validate_selector
 from apiserver_stub.validation.names import path_problems
 from nodeagent.base.names import qualified_name_problems, service_name_problems, subdomain_problems
+from nodeagent.base.release import OLDEST, Release
 
+_SPELLED_CORRECTLY = Release(1, 36)
+"""First release whose errors in bindings name ``matchResources`` correctly."""
 _REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
 _ACTIONS = ("Audit", "Deny", "Warn")
 _NOT_FOUND_ACTIONS = ("Deny", "Allow")
@@ -87,7 +90,7 @@ def validate_policy_status(status: Object) -> list[Cause]:
     return causes + validate_conditions(status.get("conditions"), "status.conditions")
 
 
-def validate_binding(spec: Object) -> list[Cause]:
+def validate_binding(spec: Object, release: Release = OLDEST) -> list[Cause]:
     """Return the errors in the specification of a policy binding."""
     if name := spec.get("policyName"):
         causes = invalid_each("spec.policyName", name, subdomain_problems(name))
@@ -95,7 +98,8 @@ def validate_binding(spec: Object) -> list[Cause]:
         causes = [required("spec.policyName")]
     if (reference := spec.get("paramRef")) is not None:
         causes += validate_param_ref(reference, "spec.paramRef")
-    causes += validate_match_resources(spec.get("matchResources"), "spec.matchResouces")  # As upstream spells it.
+    field = "spec.matchResources" if release >= _SPELLED_CORRECTLY else "spec.matchResouces"
+    causes += validate_match_resources(spec.get("matchResources"), field)
     causes += _validate_actions(spec.get("validationActions") or [], "spec.validationActions")
     return causes
 

@@ -19,7 +19,10 @@ from apiserver_stub.validation.quantities import (
     validate_positive_amount,
 )
 from nodeagent.base.names import label_problems
+from nodeagent.base.release import OLDEST, Release
 
+_VERSION_VALIDATED = Release(1, 36)
+"""First release that requires the group of the scaled object."""
 _SOURCES = {
     "ContainerResource": "containerResource",
     "External": "external",
@@ -33,11 +36,19 @@ _SELECT, _POLICIES = ("Disabled", "Max", "Min"), ("Percent", "Pods")
 _MAX_WINDOW_SECONDS, _MAX_PERIOD_SECONDS = 3600, 1800
 
 
-def validate_autoscaler(autoscaler: Object, label_domain: str, *, scales_to_zero: bool = False) -> list[Cause]:
+def validate_autoscaler(
+    autoscaler: Object,
+    label_domain: str,
+    *,
+    scales_to_zero: bool = False,
+    old: Object | None = None,
+    release: Release = OLDEST,
+) -> list[Cause]:
     """Return the errors in the specification of a HorizontalPodAutoscaler in version ``v2``.
 
     :param label_domain: domain of native resources.
     :param scales_to_zero: the minimum number of replicas may be 0.
+    :param old: the stored object, for an update.
     """
     spec = autoscaler["spec"]
     least, most, lowest = spec.get("minReplicas"), spec.get("maxReplicas") or 0, 0 if scales_to_zero else 1
@@ -48,7 +59,9 @@ def validate_autoscaler(autoscaler: Object, label_domain: str, *, scales_to_zero
         causes.append(invalid_value("spec.maxReplicas", most, "must be greater than 0"))
     if least is not None and most < least:
         causes.append(invalid_value("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`"))
-    causes += _validate_reference(spec.get("scaleTargetRef") or {}, "spec.scaleTargetRef")
+    target = spec.get("scaleTargetRef") or {}
+    causes += _validate_reference(target, "spec.scaleTargetRef")
+    causes += _validate_version(target, ((old or {}).get("spec") or {}).get("scaleTargetRef"), release)
     metrics = spec.get("metrics") or []
     for index, metric in enumerate(metrics):
         causes += _validate_metric(metric, f"spec.metrics[{index}]", label_domain)
@@ -76,6 +89,21 @@ def _validate_reference(reference: Object, field: str) -> list[Cause]:
         else:
             causes.append(required(f"{field}.{name}"))
     return causes
+
+
+def _validate_version(target: Object, before: Object | None, release: Release) -> list[Cause]:
+    """Return the error in a new or changed API version of a scaled object, which names a group."""
+    version, kind = target.get("apiVersion") or "", target.get("kind") or ""
+    if release < _VERSION_VALIDATED:
+        return []
+    if before is not None and (version, kind) == (before.get("apiVersion") or "", before.get("kind") or ""):
+        return []
+    field = "spec.scaleTargetRef.apiVersion"
+    if version.count("/") > 1:
+        return [invalid_value(field, version, f"unexpected GroupVersion string: {version}")]
+    if "/" in version.strip("/") or (kind == "ReplicationController" and not version.startswith("/")):
+        return []
+    return [invalid_value(field, version, "apiVersion must specify API group")]
 
 
 def _validate_metric(metric: Object, field: str, label_domain: str) -> list[Cause]:

@@ -8,6 +8,7 @@ from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.status import Cause, forbidden_value, invalid_each, invalid_value, not_supported
 from apiserver_stub.validation.claim_spec import claim_spec_warnings, validate_claim_spec
 from apiserver_stub.validation.labels import validate_selector
+from apiserver_stub.validation.metadata import repetitions
 from apiserver_stub.validation.persistent_volumes import (
     storage_class_annotation,
     storage_class_annotation_warning,
@@ -28,6 +29,8 @@ _FAILED_STATUSES = ("ControllerResizeFailed", "NodeResizeFailed")
 _INFEASIBLE_STATUSES = ("ControllerResizeInfeasible", "NodeResizeInfeasible")
 _INFEASIBLE_SINCE = Release(1, 32)
 """First release that names the statuses of failed expansions ``Infeasible``."""
+_NAMED_AS_FIELD = Release(1, 36)
+"""First release whose errors name ``allocatedResourceStatuses`` correctly."""
 _IMMUTABLE_SPEC = (
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
 )
@@ -66,7 +69,7 @@ def validate_claim_update(new: Object, old: Object, options: ClaimOptions) -> li
         any_api_groups=any(dig(before, (name, "apiGroup")) is not None for name in ("dataSource", "dataSourceRef")),
         volume_attributes_class=attributes_class,
     )
-    causes *= 2  # As upstream.
+    causes *= repetitions(options.release)
     causes += _validate_class_annotation(new, old, options.identity)
     if _comparable(new, old, options.identity) != _comparable(old, old, options.identity, target=new):
         causes.append(forbidden_value("spec", _IMMUTABLE_SPEC))
@@ -89,7 +92,9 @@ def validate_claim_status(status: Object, old: Object, options: ClaimOptions) ->
         causes += validate_basic_amount(text, f"status.capacity[{name}]")
     if not _recovers(old, options):
         return causes
-    field = "status.allocatedResourceStatus"
+    field = (
+        "status.allocatedResourceStatuses" if options.release >= _NAMED_AS_FIELD else "status.allocatedResourceStatus"
+    )
     for name, state in (status.get("allocatedResourceStatuses") or {}).items():
         causes += _validate_resource(name, field, options.identity.label_domain)
         if state not in options.resize_statuses:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from apiserver_stub.apimachinery.objects import Object
@@ -17,6 +16,7 @@ from apiserver_stub.apimachinery.status import (
 )
 from apiserver_stub.validation.addresses import parse_address
 from apiserver_stub.validation.container_ports import validate_port_number
+from apiserver_stub.validation.domain_paths import validate_domain_path
 from apiserver_stub.validation.names import path_problems
 from nodeagent.base.identity import Identity
 from nodeagent.base.names import (
@@ -31,8 +31,6 @@ _PATH_TYPES = ("Exact", "ImplementationSpecific", "Prefix")
 _FORBIDDEN_PARTS, _FORBIDDEN_ENDS = ("//", "/./", "/../", "%2f", "%2F"), ("/..", "/.")
 _SCOPES = ("Cluster", "Namespace")
 _CONTROLLER_LIMIT_BYTES = 250
-_PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
-_path = re.compile(_PATH)
 Problems = Callable[[str], list[str]]
 
 
@@ -81,7 +79,7 @@ def validate_ingress_class(ingress_class: Object) -> list[Cause]:
     causes = []
     if len(controller.encode()) > _CONTROLLER_LIMIT_BYTES:
         causes.append(too_long(field, _CONTROLLER_LIMIT_BYTES))
-    causes += _validate_domain_path(controller, field)
+    causes += validate_domain_path(controller, field)
     if (parameters := spec.get("parameters")) is not None:
         causes += _validate_parameters(parameters, "spec.parameters")
     return causes
@@ -214,16 +212,3 @@ def _validate_parameters(parameters: Object, field: str) -> list[Cause]:
     if namespace is None:
         return [*causes, required(at, "`parameters.scope` is set to 'Namespace'")]
     return causes + invalid_each(at, namespace, label_problems(namespace))
-
-
-def _validate_domain_path(text: str, field: str) -> list[Cause]:
-    """Return the errors in a path that starts with a domain, such as ``example.com/name``."""
-    if not text:
-        return [required(field)]
-    host, _, path = text.partition("/")
-    if not host or not path:
-        return [invalid_value(field, text, 'must be a domain-prefixed path (such as "acme.io/foo")')]
-    causes = invalid_each(field, host, subdomain_problems(host))
-    if not _path.fullmatch(path):
-        causes.append(invalid_value(field, path, f"Invalid path (regex used for validation is '{_PATH}')"))
-    return causes

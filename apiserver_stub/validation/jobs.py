@@ -14,8 +14,10 @@ from apiserver_stub.apimachinery.status import (
     not_supported,
     quote,
     required,
+    too_long,
     too_many,
 )
+from apiserver_stub.validation.domain_paths import validate_domain_path
 from apiserver_stub.validation.labels import validate_label_name, validate_selector
 from apiserver_stub.validation.pod_options import PodOptions
 from apiserver_stub.validation.pod_templates import (
@@ -44,6 +46,7 @@ _ACTIONS, _OPERATORS = ("Count", "FailIndex", "FailJob", "Ignore"), ("In", "NotI
 _STATUSES, _REPLACEMENTS = ("False", "True", "Unknown"), ("Failed", "TerminatingOrFailed")
 _MAX_INDEXED, _MANY_COMPLETIONS, _LIMIT_OF_MANY = 100_000, 100_000, 10_000
 _MAX_RULES, _MAX_CODES, _MAX_PATTERNS = 20, 255, 20
+_MANAGER_LIMIT = 63
 _RESTARTS = ("OnFailure", "Never")
 
 
@@ -111,7 +114,10 @@ def validate_job_update(
         template_before = _with_scheduling_of(template, template_before)
     if stopped and resources:
         template_before = _with_resources_of(template, template_before)
-    if template != template_before:
+    if stopped and resources:
+        if template.get("spec") != template_before.get("spec"):
+            causes.append(invalid_value("spec.template.spec", template.get("spec"), "field is immutable"))
+    elif template != template_before:
         causes.append(invalid_value("spec.template", template, "field is immutable"))
     for name in ("completionMode", "podFailurePolicy", "backoffLimitPerIndex"):
         causes += validate_immutable(new, old, name)
@@ -171,6 +177,10 @@ def validate_job_spec(spec: Object, field: str, options: PodOptions) -> list[Cau
     allowed = _REPLACEMENTS[:1] if policy is not None else _REPLACEMENTS
     if replacement is not None and replacement not in allowed:
         causes.append(not_supported(f"{field}.podReplacementPolicy", replacement, allowed))
+    if (manager := spec.get("managedBy")) is not None:
+        causes += validate_domain_path(manager, f"{field}.managedBy")
+        if len(manager) > _MANAGER_LIMIT:
+            causes.append(too_long(f"{field}.managedBy", _MANAGER_LIMIT, options.release))
     template = spec.get("template") or {}
     causes += validate_pod_template(template, f"{field}.template", options)
     restarts, path = (template.get("spec") or {}).get("restartPolicy") or "", f"{field}.template.spec.restartPolicy"

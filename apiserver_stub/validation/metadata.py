@@ -22,9 +22,11 @@ from apiserver_stub.apimachinery.status import (
 from apiserver_stub.validation.labels import validate_labels
 from apiserver_stub.validation.names import path_problems, prefix_problems, standard_finalizer_problems
 from nodeagent.base.names import qualified_name_problems, subdomain_problems
+from nodeagent.base.release import Release
 from nodeagent.base.structs import Struct
 
 ANNOTATIONS_LIMIT_BYTES = 256 << 10
+_REPORTED_ONCE = Release(1, 36)
 _MANAGER_LIMIT_BYTES = 128
 _SUBRESOURCE_LIMIT_BYTES = 256
 _ORPHAN, _FOREGROUND = "orphan", "foregroundDeletion"
@@ -47,6 +49,11 @@ class MetadataRules(Struct, frozen=True):
     """Finalizers without a prefix are those of Kubernetes."""
     generated_names: bool = True
     """The rule for names applies to ``generateName`` of a new object, too."""
+
+
+def repetitions(release: Release) -> int:
+    """Return how often updates of some kinds report each error of the new object: twice before release 1.36."""
+    return 1 if release >= _REPORTED_ONCE else 2
 
 
 KIND_RULES = MetadataRules()

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import (
     Cause,
-    forbidden_value,
     invalid_each,
     invalid_value,
     not_supported,
@@ -83,7 +82,7 @@ def _validate_mutation(item: Object, field: str, names: list[str]) -> Iterable[C
         path, content = f"{field}.{name}", item.get(name)
         if other != kind:
             if content is not None:
-                yield forbidden_value(path, f"must not be specified when patchType is {kind}")
+                yield invalid_value(path, f"{{{name}}}", f"must not be specified when patchType is {kind}")
             continue
         text = (content or {}).get("expression") or ""
         if content is None:

@@ -11,11 +11,13 @@ from apiserver_stub.validation.requirements import validate_requirements
 from apiserver_stub.validation.tolerations import validate_tolerations
 from nodeagent.base.identity import Identity
 from nodeagent.base.names import label_problems
+from nodeagent.base.release import OLDEST, Release
 
+_TOLERATIONS_NAMED_ONCE = Release(1, 36)
 _TOLERATION = ("key", "operator", "value", "effect")
 
 
-def validate_runtime_class(runtime_class: Object, identity: Identity) -> list[Cause]:
+def validate_runtime_class(runtime_class: Object, identity: Identity, release: Release = OLDEST) -> list[Cause]:
     """Return the errors in a runtime class."""
     handler, overhead = runtime_class.get("handler") or "", runtime_class.get("overhead")
     causes = invalid_each("handler", handler, label_problems(handler))
@@ -23,7 +25,7 @@ def validate_runtime_class(runtime_class: Object, identity: Identity) -> list[Ca
         limits = {"limits": overhead.get("podFixed")}
         causes += validate_requirements(limits, (), "overhead", PodOptions(identity))
     if (scheduling := runtime_class.get("scheduling")) is not None:
-        causes += _validate_scheduling(scheduling)
+        causes += _validate_scheduling(scheduling, release)
     return causes
 
 
@@ -39,10 +41,12 @@ def runtime_class_warnings(runtime_class: Object, identity: Identity) -> list[st
     return [f"scheduling.nodeSelector: {text}" for key in selector if (text := deprecation(key, identity))]
 
 
-def _validate_scheduling(scheduling: Object) -> list[Cause]:
+def _validate_scheduling(scheduling: Object, release: Release) -> list[Cause]:
+    # Before, the errors repeat the name.
+    field = "scheduling.tolerations" if release >= _TOLERATIONS_NAMED_ONCE else "scheduling.tolerations.tolerations"
     tolerations = scheduling.get("tolerations") or ()
     causes = validate_labels(scheduling.get("nodeSelector"), "scheduling.nodeSelector")
-    causes += validate_tolerations(tolerations, "scheduling.tolerations.tolerations")  # upstream repeats the name
+    causes += validate_tolerations(tolerations, field)
     seen = set()
     for index, toleration in enumerate(tolerations):
         key = tuple(toleration.get(name) or "" for name in _TOLERATION)

@@ -17,11 +17,14 @@ from apiserver_stub.validation.labels import validate_label_name
 from apiserver_stub.validation.node_labels import deprecation
 from nodeagent.base.identity import Identity
 from nodeagent.base.names import qualified_name_problems
+from nodeagent.base.release import OLDEST, Release
 
 _RECLAIM_POLICIES = ("Delete", "Retain")
 _BINDING_MODES = ("Immediate", "WaitForFirstConsumer")
 _PARAMETERS_LIMIT = 512
 _PARAMETERS_LIMIT_BYTES = 256 << 10
+_INVALID_CHANGES = Release(1, 36)
+"""First release that reports changes of all immutable fields as invalid, not as forbidden."""
 
 Terms = dict[str, set[str]]
 
@@ -41,14 +44,15 @@ def validate_storage_class(new: Object) -> list[Cause]:
     return causes + _validate_topologies(new.get("allowedTopologies") or [], "allowedTopologies")
 
 
-def validate_storage_class_update(new: Object, old: Object) -> list[Cause]:
+def validate_storage_class_update(new: Object, old: Object, release: Release = OLDEST) -> list[Cause]:
     """Return the errors in the change of a storage class."""
     causes = []
-    if (new.get("parameters") or {}) != (old.get("parameters") or {}):
-        causes.append(forbidden_value("parameters", "updates to parameters are forbidden."))
-    for name in ("provisioner", "reclaimPolicy"):
-        if new.get(name) != old.get(name):
-            causes.append(forbidden_value(name, f"updates to {name} are forbidden."))
+    for name in ("parameters", "provisioner", "reclaimPolicy"):
+        if (value := new.get(name)) != old.get(name) and (value or old.get(name)):
+            if release >= _INVALID_CHANGES:
+                causes.append(invalid_value(name, value, "field is immutable"))
+            else:
+                causes.append(forbidden_value(name, f"updates to {name} are forbidden."))
     mode = new.get("volumeBindingMode")
     if mode != old.get("volumeBindingMode"):
         causes.append(invalid_value("volumeBindingMode", mode, "field is immutable"))

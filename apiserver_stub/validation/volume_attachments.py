@@ -11,21 +11,28 @@ from nodeagent.base.names import subdomain_problems
 from nodeagent.base.release import OLDEST, Release
 
 _METADATA_LIMIT_BYTES, _MESSAGE_LIMIT_BYTES = 256 << 10, 1 << 10
+_VALIDATED_ALIKE = Release(1, 36)
+"""First release that validates new and changed attachments alike, each error once."""
 _ONE_SOURCE = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
 
 
 def validate_attachment(new: Object, identity: Identity, release: Release = OLDEST) -> list[Cause]:
     """Return the errors in a new attachment."""
     causes, spec = _validate(new, identity), new.get("spec") or {}
-    causes += validate_csi_driver_name(spec.get("attacher") or "", "spec.attacher", release)
+    attacher = spec.get("attacher") or ""
+    if attacher or release < _VALIDATED_ALIKE:
+        causes += validate_csi_driver_name(attacher, "spec.attacher", release)
     if (name := (spec.get("source") or {}).get("persistentVolumeName")) is not None:
         causes += invalid_each("spec.source.persistentVolumeName", name, subdomain_problems(name))
     return causes
 
 
-def validate_attachment_update(new: Object, old: Object, identity: Identity) -> list[Cause]:
+def validate_attachment_update(new: Object, old: Object, identity: Identity, release: Release = OLDEST) -> list[Cause]:
     """Return the errors in the change of an attachment, whose specification is immutable."""
-    causes = _validate(new, identity) * 2  # As upstream.
+    if release >= _VALIDATED_ALIKE:
+        causes = validate_attachment(new, identity, release)
+    else:
+        causes = _validate(new, identity) * 2  # As upstream.
     if new.get("spec") != old.get("spec"):
         causes.append(invalid_value("spec", new.get("spec"), "field is immutable"))
     return causes

@@ -128,7 +128,10 @@ class Runner:
         except (LookupError, ValueError, TypeError, AttributeError) as error:
             return Outcome(0, messages=(f"the stored base has another shape: {error!r}",))
         query = "&".join(filter(None, ["dryRun=All" if self.resource.stored else "", case.query]))
-        response = await connection.request(method, f"{path}?{query}", body, {"Content-Type": content_type})
+        try:
+            response = await connection.request(method, f"{path}?{query}", body, {"Content-Type": content_type})
+        except (asyncio.IncompleteReadError, ConnectionError) as error:
+            return Outcome(0, messages=(f"the server closed the connection: {error!r}",))
         return outcome(response)
 
     def request(self, case: Case) -> tuple[str, str, Json, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from apiserver_stub.admission import AdmissionContext, AdmissionPlugin
+from apiserver_stub.apimachinery.status import qualified
 from apiserver_stub.verbs.admission import AdmissionRequest
 from nodeagent.base.identity import Identity
 
@@ -24,11 +25,12 @@ class StorageObjectInUseProtection(AdmissionPlugin):
     name = "StorageObjectInUseProtection"
     order = 2200
     enabled_by_default = True
-    resources = ("persistentvolumes", "persistentvolumeclaims", "volumeattributesclasses")
     operations = ("CREATE",)
 
     def __init__(self, identity: Identity) -> None:
         self._finalizers = protection_finalizers(identity)
+        classes = qualified("volumeattributesclasses", identity.group("storage"))
+        self.resources = ("persistentvolumes", "persistentvolumeclaims", classes)
 
     @classmethod
     async def create(cls, context: AdmissionContext) -> Self:

@@ -8,12 +8,14 @@ import pytest
 
 from apiserver_stub.defaulting.rbac import binding_defaults
 from apiserver_stub.kinds.rbac import RoleStrategy
+from apiserver_stub.validation import metadata
 from apiserver_stub.validation.rbac import (
     validate_aggregation,
     validate_binding,
     validate_role_unchanged,
     validate_rules,
 )
+from nodeagent.base.release import Release
 
 _GROUP = "rbac.authorization.k8s.io"
 _ROLE = {"apiGroup": _GROUP, "kind": "ClusterRole", "name": "view"}
@@ -90,10 +92,14 @@ def test_role_of_a_binding_is_immutable() -> None:
     )
 
 
-def test_update_reports_errors_of_the_new_role_twice() -> None:
+@pytest.mark.parametrize(("minor", "repetitions"), [(35, 2), (36, 1)])
+def test_update_reports_errors_of_the_new_role_twice_before_1_36(minor: int, repetitions: int) -> None:
     role = {"metadata": {"name": "a"}, "rules": [{"nonResourceURLs": ["/"]}]}
-    causes = RoleStrategy(namespaced=False).validate_update(role, role, "")
-    assert [cause.field for cause in causes] == ["rules[0].verbs"] * 2
+    strategy = RoleStrategy(metadata.repetitions(Release(1, minor)), namespaced=False)
+
+    causes = strategy.validate_update(role, role, "")
+
+    assert [cause.field for cause in causes] == ["rules[0].verbs"] * repetitions
 
 
 def test_groups_of_roles_and_users_have_a_default() -> None:
