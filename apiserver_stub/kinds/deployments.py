@@ -136,6 +136,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             short_names=("rs",),
             categories=("all",),
             storage=REPLICA_SETS,
+            metadata_rules=MetadataRules(whole=repetitions(settings.compatibility_version) - 1),
             strategy=ReplicaSetStrategy(settings),
             subresources=(SCALE, Subresource("status")),
             scale=ScalePaths(),

@@ -12,6 +12,7 @@ from apiserver_stub.kinds.columns import NAME
 from apiserver_stub.kinds.disabled_fields import drop_from_pod
 from apiserver_stub.kinds.pods import pod_options
 from apiserver_stub.kinds.registry import Column, Resource, Strategy
+from apiserver_stub.validation.metadata import MetadataRules, repetitions
 from apiserver_stub.validation.pod_annotations import keys
 from apiserver_stub.validation.pod_exemptions import options_for_update
 from apiserver_stub.validation.pod_options import PodOptions
@@ -123,6 +124,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             "v1",
             "PodTemplate",
             "podtemplates",
+            metadata_rules=MetadataRules(whole=repetitions(settings.compatibility_version) - 1),
             strategy=PodTemplateStrategy(settings),
             columns=(
                 NAME,

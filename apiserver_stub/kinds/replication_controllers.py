@@ -53,6 +53,7 @@ class ReplicationControllerStrategy(Strategy):
 
 
 def resources(settings: KindSettings) -> list[Resource]:
+    repeated = repetitions(settings.compatibility_version) - 1
     return [
         Resource(
             "",
@@ -62,7 +63,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             short_names=("rc",),
             categories=("all",),
             storage_key="controllers",
-            metadata_rules=MetadataRules(whole=repetitions(settings.compatibility_version) - 1),
+            metadata_rules=MetadataRules(whole=repeated, generated_names=repeated > 0),
             strategy=ReplicationControllerStrategy(settings),
             subresources=(SCALE, Subresource("status")),
             scale=ScalePaths(selector=_selector),

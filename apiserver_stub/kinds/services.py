@@ -16,6 +16,7 @@ from apiserver_stub.kinds.service_allocators import ServiceAllocations, ServiceA
 from apiserver_stub.kinds.versions import effective
 from apiserver_stub.validation.address_rules import EARLY_RULES, AddressRules
 from apiserver_stub.validation.endpoints import subset_warnings, validate_subsets
+from apiserver_stub.validation.metadata import MetadataRules, repetitions
 from apiserver_stub.validation.services import (
     EARLY_SERVICE_RULES,
     ServiceRules,
@@ -146,6 +147,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             "services",
             short_names=("svc",),
             categories=("all",),
+            metadata_rules=MetadataRules(whole=repetitions(settings.compatibility_version) - 1),
             strategy=ServiceStrategy(addresses, settings.identity, rules),
             subresources=(
                 Subresource("proxy", PROXY_VERBS, "ServiceProxyOptions"),

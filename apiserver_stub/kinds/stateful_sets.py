@@ -195,6 +195,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             short_names=("ds",),
             categories=("all",),
             storage=DAEMON_SETS,
+            metadata_rules=MetadataRules(whole=repetitions(settings.compatibility_version) - 1),
             strategy=DaemonSetStrategy(settings),
             subresources=(Subresource("status"),),
             columns=(

@@ -12,6 +12,7 @@ from apiserver_stub.defaulting.storage import CLAIM, VOLUME
 from apiserver_stub.kinds.claim_fields import drop_from_claim_status, settle_sources
 from apiserver_stub.kinds.columns import AGE, NAME, at
 from apiserver_stub.kinds.registry import Column, Resource, Strategy, Subresource
+from apiserver_stub.validation.affinity import validate_node_label_values
 from apiserver_stub.validation.claims import (
     ClaimOptions,
     claim_warnings,
@@ -37,11 +38,15 @@ _CLASS, _TRANSITION_TIME = "volumeAttributesClassName", "lastPhaseTransitionTime
 _SHORT_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
 
 
+_NODES_VALIDATED = Release(1, 34)
+"""First release that validates the label values of nodes."""
+
+
 class VolumeStrategy(Strategy):
     """PersistentVolumes; the source is immutable, phase transitions have a time (spec: gate.PersistentVolume*)."""
 
-    def __init__(self, gates: FeatureGates, identity: Identity) -> None:
-        self._identity = identity
+    def __init__(self, gates: FeatureGates, identity: Identity, release: Release = OLDEST) -> None:
+        self._identity, self._release = identity, release
         self._has_class = gates.enabled("VolumeAttributesClass")
         self._moves = gates.enabled("MutablePVNodeAffinity")
         self._has_transition_time = gates.enabled("PersistentVolumeLastPhaseTransitionTime")
@@ -74,15 +79,23 @@ class VolumeStrategy(Strategy):
             status[_TRANSITION_TIME] = kept
 
     def validate(self, new: Object) -> list[Cause]:
-        return validate_volume(new, self._identity, attributes_class=self._has_class)
+        return validate_volume(new, self._identity, attributes_class=self._has_class) + self._validate_nodes(new)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
         if subresource:
             return []
         in_use = self._has_class or dig(old, ("spec", _CLASS)) is not None
-        return validate_volume_update(
+        causes = validate_volume_update(
             new, old, self._identity, gate=self._has_class, attributes_class=in_use, moves=self._moves
         )
+        return causes if self._validate_nodes(old) else causes + self._validate_nodes(new) * 2  # As upstream.
+
+    def _validate_nodes(self, volume: Object) -> list[Cause]:
+        """Return the errors in the label values of the nodes that have access to *volume*."""
+        if self._release < _NODES_VALIDATED:
+            return []
+        path = ("spec", "nodeAffinity", "required")
+        return validate_node_label_values(dig(volume, path), ".".join(path))
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
         return volume_warnings(new, self._identity)
@@ -139,7 +152,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             namespaced=False,
             short_names=("pv",),
             metadata_rules=MetadataRules(whole=2, changes=0),
-            strategy=VolumeStrategy(settings.gates, settings.identity),
+            strategy=VolumeStrategy(settings.gates, settings.identity, settings.compatibility_version),
             subresources=(Subresource("status"),),
             columns=(
                 NAME,

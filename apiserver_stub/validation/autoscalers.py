@@ -21,8 +21,8 @@ from apiserver_stub.validation.quantities import (
 from nodeagent.base.names import label_problems
 from nodeagent.base.release import OLDEST, Release
 
-_VERSION_VALIDATED = Release(1, 36)
-"""First release that requires the group of the scaled object."""
+_REQUIRES_FIELDS = Release(1, 36)
+"""First release that requires the group of the scaled object, and reports a missing maximum as such."""
 _SOURCES = {
     "ContainerResource": "containerResource",
     "External": "external",
@@ -55,8 +55,11 @@ def validate_autoscaler(
     causes = []
     if least is not None and least < lowest:
         causes.append(invalid_value("spec.minReplicas", least, f"must be greater than or equal to {lowest}"))
-    if most < 1:
-        causes.append(invalid_value("spec.maxReplicas", most, "must be greater than 0"))
+    if most == 0 and release >= _REQUIRES_FIELDS:
+        causes.append(required("spec.maxReplicas", "must be set and greater than 0"))
+    elif most < 1:
+        detail = "must be greater than or equal to 1" if release >= _REQUIRES_FIELDS else "must be greater than 0"
+        causes.append(invalid_value("spec.maxReplicas", most, detail))
     if least is not None and most < least:
         causes.append(invalid_value("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`"))
     target = spec.get("scaleTargetRef") or {}
@@ -94,7 +97,7 @@ def _validate_reference(reference: Object, field: str) -> list[Cause]:
 def _validate_version(target: Object, before: Object | None, release: Release) -> list[Cause]:
     """Return the error in a new or changed API version of a scaled object, which names a group."""
     version, kind = target.get("apiVersion") or "", target.get("kind") or ""
-    if release < _VERSION_VALIDATED:
+    if release < _REQUIRES_FIELDS:
         return []
     if before is not None and (version, kind) == (before.get("apiVersion") or "", before.get("kind") or ""):
         return []

@@ -151,7 +151,8 @@ def _comparable(claim: Object, old: Object, identity: Identity, target: Object |
     new = target or claim
     before: Object = old["spec"]
     spec: Object = deepcopy(claim["spec"])
-    spec.pop(_CLASS, None)
+    if dig(new, ("status", "phase")) == "Bound":
+        spec.pop(_CLASS, None)
     if not before.get("volumeName"):
         spec.pop("volumeName", None)
     name, annotation = new["spec"].get("storageClassName"), _class_annotation(old, identity)

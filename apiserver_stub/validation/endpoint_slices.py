@@ -45,6 +45,8 @@ def validate_slice_update(endpoint_slice: Object, old: Object, rules: AddressRul
     kind = endpoint_slice.get("addressType") or ""
     is_changed = kind != (old.get("addressType") or "")
     changes = [invalid_value("addressType", kind, "field is immutable")] if is_changed else []
+    if rules.is_revised and endpoint_slice.get("endpoints") == old.get("endpoints"):
+        endpoint_slice = {**endpoint_slice, "endpoints": []}  # Those that were valid before may stay.
     return validate_slice(endpoint_slice, rules) + changes
 
 
@@ -83,6 +85,12 @@ def _validate_address(text: str, field: str, kind: str, rules: AddressRules) -> 
         return []
     address = parse_address(text)
     is_valid = address is not None and family(address) == kind
+    if rules.is_revised:
+        if causes := rules.validate(text, field):
+            return causes
+        of_list = field.rpartition("[")[0]
+        causes = [] if is_valid else [invalid_value(of_list, text, f"must be an {kind} address")]
+        return causes + validate_remote_address(text, field)
     rule = f"must be a valid {kind} address"
     causes = rules.validate(text, field) if is_valid else [invalid_value(field, text, rule)]
     return causes + validate_remote_address(text, field)

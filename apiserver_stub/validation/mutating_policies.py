@@ -20,6 +20,7 @@ from apiserver_stub.validation.admission_rules import FAILURE_POLICIES, validate
 from apiserver_stub.validation.expressions import validate_match_conditions
 from nodeagent.base.names import subdomain_problems
 
+_OPERATIONS = ("*", "CONNECT", "CREATE", "UPDATE")
 _REINVOCATIONS = ("IfNeeded", "Never")
 
 
@@ -38,6 +39,7 @@ def validate_mutating_policy(new: Object, old: Object | None = None) -> list[Cau
         causes += validate_match_resources(match, "spec.matchConstraints")
         if not match.get("resourceRules"):
             causes.append(required("spec.matchConstraints.resourceRules"))
+        causes += _validate_operations(match, "spec.matchConstraints")
     if before is None or any(spec.get(name) != before.get(name) for name in ("paramKind", "matchConditions")):
         conditions = spec.get("matchConditions")
         causes += validate_match_conditions(conditions, "spec.matchConditions", params=has_params)
@@ -67,7 +69,18 @@ def validate_mutating_binding(spec: Object) -> list[Cause]:
         causes = [required("spec.policyName")]
     if (reference := spec.get("paramRef")) is not None:
         causes += validate_param_ref(reference, "spec.paramRef")
-    return causes + validate_match_resources(spec.get("matchResources"), "spec.matchResources")
+    match, field = spec.get("matchResources"), "spec.matchResources"
+    return causes + validate_match_resources(match, field) + _validate_operations(match or {}, field)
+
+
+def _validate_operations(match: Object, field: str) -> list[Cause]:
+    """Return the errors of operations that cannot be mutated."""
+    return [
+        not_supported(f"{field}.resourceRules.operations", operation, _OPERATIONS)
+        for rule in match.get("resourceRules") or ()
+        for operation in rule.get("operations") or ()
+        if operation not in _OPERATIONS
+    ]
 
 
 def _validate_mutation(item: Object, field: str, names: list[str]) -> Iterable[Cause]:

@@ -16,8 +16,10 @@ def validate_attributes(spec: Object) -> list[Cause]:
     if about is None and path is None:
         return [invalid_value("spec.resourceAttributes", None, _ATTRIBUTES)]
     if about is not None and path is not None:
-        return [_invalid_path(path, "cannot be specified in combination with resourceAttributes")]
-    return [cause for name in _SELECTORS for cause in _validate_selector((about or {}).get(name), name)]
+        causes = [_invalid_path(path, "cannot be specified in combination with resourceAttributes")]
+    else:
+        causes = []
+    return causes + [cause for name in _SELECTORS for cause in _validate_selector((about or {}).get(name), name)]
 
 
 def _validate_selector(selector: Object | None, name: str) -> list[Cause]:

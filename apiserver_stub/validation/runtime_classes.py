@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from apiserver_stub.apimachinery.objects import Object
-from apiserver_stub.apimachinery.status import Cause, duplicate, invalid_each, invalid_value
+from apiserver_stub.apimachinery.status import Cause, duplicate, invalid_each, invalid_value, required
 from apiserver_stub.validation.labels import validate_labels
 from apiserver_stub.validation.node_labels import deprecation
 from apiserver_stub.validation.pod_options import PodOptions
@@ -13,14 +13,18 @@ from nodeagent.base.identity import Identity
 from nodeagent.base.names import label_problems
 from nodeagent.base.release import OLDEST, Release
 
-_TOLERATIONS_NAMED_ONCE = Release(1, 36)
+_REVISED = Release(1, 36)
+"""First release that reports a missing handler as such, and names the field of tolerations once."""
 _TOLERATION = ("key", "operator", "value", "effect")
 
 
 def validate_runtime_class(runtime_class: Object, identity: Identity, release: Release = OLDEST) -> list[Cause]:
     """Return the errors in a runtime class."""
     handler, overhead = runtime_class.get("handler") or "", runtime_class.get("overhead")
-    causes = invalid_each("handler", handler, label_problems(handler))
+    if not handler and release >= _REVISED:
+        causes = [required("handler")]
+    else:
+        causes = invalid_each("handler", handler, label_problems(handler))
     if overhead is not None:
         limits = {"limits": overhead.get("podFixed")}
         causes += validate_requirements(limits, (), "overhead", PodOptions(identity))
@@ -42,8 +46,7 @@ def runtime_class_warnings(runtime_class: Object, identity: Identity) -> list[st
 
 
 def _validate_scheduling(scheduling: Object, release: Release) -> list[Cause]:
-    # Before, the errors repeat the name.
-    field = "scheduling.tolerations" if release >= _TOLERATIONS_NAMED_ONCE else "scheduling.tolerations.tolerations"
+    field = "scheduling.tolerations" if release >= _REVISED else "scheduling.tolerations.tolerations"
     tolerations = scheduling.get("tolerations") or ()
     causes = validate_labels(scheduling.get("nodeSelector"), "scheduling.nodeSelector")
     causes += validate_tolerations(tolerations, field)

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from apiserver_stub.validation.address_rules import AddressRules
 from apiserver_stub.validation.endpoint_slices import validate_slice, validate_slice_update
+from nodeagent.base.release import Release
 
 _PORT = {"name": "", "protocol": "TCP"}
 
@@ -62,3 +64,12 @@ def test_address_type_does_not_change() -> None:
     causes = validate_slice_update(_slice("IPv6", "fd00::1"), _slice("IPv4", "10.0.0.1"))
 
     assert _texts(causes) == ["Invalid addressType"]
+
+
+def test_addresses_of_the_other_family_are_reported_at_the_list_since_1_33() -> None:
+    rules = AddressRules(Release(1, 36), is_strict=True)
+    old = {"addressType": "IPv6", "endpoints": [{"addresses": ["fd00::1"]}]}
+    new = {**old, "addressType": "IPv4"}
+
+    assert [cause.field for cause in validate_slice(new, rules)] == ["endpoints[0].addresses"]
+    assert [cause.field for cause in validate_slice_update(new, old, rules)] == ["addressType"]

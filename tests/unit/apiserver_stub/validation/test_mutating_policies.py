@@ -1,4 +1,4 @@
-"""Validation of mutating admission policies and their bindings."""
+"""Tests for the validation of mutating admission policies and their bindings."""
 
 from __future__ import annotations
 
@@ -45,8 +45,11 @@ def found(change: dict[str, Any], old: dict[str, Any] | None = None) -> list[tup
         ({"matchConstraints": None}, [("Required", "matchConstraints")]),
         ({"matchConstraints": {}}, [("Required", "matchConstraints.resourceRules")]),
         (
-            {"matchConstraints": {"resourceRules": [{**RULE, "operations": ["DELETE", "X"]}]}},
-            [("NotSupported", "matchConstraints.resourceRules[0].operations[1]")],
+            {"matchConstraints": {"resourceRules": [{**RULE, "operations": ["CREATE", "X"]}]}},
+            [
+                ("NotSupported", "matchConstraints.resourceRules[0].operations[1]"),
+                ("NotSupported", "matchConstraints.resourceRules.operations"),
+            ],
         ),
         ({"reinvocationPolicy": None}, [("Required", "reinvocationPolicy")]),
         ({"reinvocationPolicy": "Always"}, [("NotSupported", "reinvocationPolicy")]),
@@ -65,7 +68,7 @@ def test_errors_of_a_policy(change: dict[str, Any], errors: list[tuple[str, str]
         ({}, [("Required", "patchType")]),
         ({"patchType": "Merge"}, [("NotSupported", "patchType")]),
         ({"patchType": "JSONPatch"}, [("Required", "jsonPatch")]),
-        ({**apply(LABELS), **patch("[]"), "patchType": "JSONPatch"}, [("Forbidden", "applyConfiguration")]),
+        ({**apply(LABELS), **patch("[]"), "patchType": "JSONPatch"}, [("Invalid", "applyConfiguration")]),
         (apply(None), [("Required", "applyConfiguration.expression")]),
         (apply(" "), [("Required", "applyConfiguration.expression")]),
         (apply("Object{"), [("Invalid", "applyConfiguration.expression")]),
@@ -124,3 +127,13 @@ def test_errors_of_a_binding(spec: dict[str, Any], errors: list[tuple[str, str]]
     causes = validate_mutating_binding(spec)
 
     assert [(cause.reason.removeprefix("FieldValue"), cause.field.removeprefix("spec.")) for cause in causes] == errors
+
+
+@pytest.mark.parametrize(("operation", "count"), [("CREATE", 0), ("*", 0), ("DELETE", 1)])
+def test_deletions_cannot_be_mutated(operation: str, count: int) -> None:
+    rule: dict[str, Any] = {"operations": [operation], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
+    spec = {"policyName": "p", "matchResources": {"resourceRules": [rule]}}
+
+    causes = validate_mutating_binding(spec)
+
+    assert [cause.field for cause in causes] == ["spec.matchResources.resourceRules.operations"] * count

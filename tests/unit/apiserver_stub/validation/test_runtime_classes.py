@@ -12,6 +12,7 @@ from apiserver_stub.validation.runtime_classes import (
     validate_runtime_class_update,
 )
 from nodeagent.base.identity import Identity
+from nodeagent.base.release import Release
 
 _TOLERATION = {"key": "a", "operator": "Exists"}
 
@@ -41,3 +42,10 @@ def test_deprecated_node_label_of_a_runtime_class_is_warned_about() -> None:
     selector = {"beta.kubernetes.io/os": "linux", "kubernetes.io/arch": "arm64"}
     warnings = runtime_class_warnings({"handler": "runc", "scheduling": {"nodeSelector": selector}}, Identity())
     assert warnings == ['scheduling.nodeSelector: deprecated since v1.14; use "kubernetes.io/os" instead']
+
+
+@pytest.mark.parametrize(("minor", "reason"), [(35, "FieldValueInvalid"), (36, "FieldValueRequired")])
+def test_missing_handler_is_reported_by_release(minor: int, reason: str) -> None:
+    causes = validate_runtime_class({"handler": ""}, Identity(), Release(1, minor))
+
+    assert [(cause.field, cause.reason) for cause in causes] == [("handler", reason)]

@@ -123,3 +123,19 @@ def test_autoscaled_objects_have_a_group_since_1_36(version: str, kind: str, rel
 
     assert fields(strategy("HorizontalPodAutoscaler", release).validate(scaler)) == expected
     assert fields(strategy("HorizontalPodAutoscaler", release).validate_update(scaler, scaler, "")) == []
+
+
+def test_missing_maximum_of_an_autoscaler_is_reported_since_1_36() -> None:
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"}
+    scaler = {"metadata": {"name": "h"}, "spec": {"minReplicas": 0, "scaleTargetRef": target}}
+    reasons = {
+        release: strategy("HorizontalPodAutoscaler", release).validate(
+            changed(scaler, "spec", "minReplicas", value=None)
+        )
+        for release in ("1.35", "1.36")
+    }
+
+    assert {release: [cause.reason for cause in causes] for release, causes in reasons.items()} == {
+        "1.35": ["FieldValueInvalid"],
+        "1.36": ["FieldValueRequired"],
+    }
