@@ -47,7 +47,7 @@ async def test_recorded_scenarios_get_upstream_responses(target: Target, used: s
     _require_no_differences(result)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 async def test_recorded_requests_get_responses_of_release_1_36(used: set[Accepted]) -> None:
     with started_apiserver(*NEWEST_OPTIONS) as server:
         target = Target(server.url, str(server.ca_file), server.token)
