@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import fcntl
 import logging
 import os
@@ -12,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nodeagent import hookimpl
-from nodeagent.base.aio.inotify import DELETE_SELF, OPEN, Inotify
 from nodeagent.contracts.context import ConfigContext
 from nodeagent.errors import ConfigError, Problem
 
@@ -67,9 +64,10 @@ async def exit_on_contention(file: Path, stop: Callable[[], None]) -> None:
 
     :raises OSError: the file cannot be watched.
     """
-    changed = asyncio.Event()
-    with contextlib.closing(Inotify(lambda _: changed.set())) as inotify:
-        inotify.watch(str(file), OPEN | DELETE_SELF)
-        await changed.wait()
+    from asyncinotify import Inotify, Mask
+
+    with Inotify() as inotify:
+        inotify.add_watch(file, Mask.OPEN | Mask.DELETE_SELF)
+        await inotify.get()
     _log.warning("Lock requested by another process, shutting down", extra={"path": str(file)})
     stop()

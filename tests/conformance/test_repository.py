@@ -29,7 +29,7 @@ LOG_CALLS = {"debug", "info", "warning", "error", "exception", "critical", "log"
 IMPORTER = """
 import gc, importlib, json, os, sys, traceback, warnings
 import aiohttp.web, asyncio, cryptography.x509, grpc.aio, msgspec, pluggy, rich.console, uvloop, yaml
-import google.protobuf.message
+import google.protobuf.message, watchdog.observers
 warnings.simplefilter("error")
 layers, packages, lower = json.load(sys.stdin), sys.argv[1:], set()
 for names in layers:

@@ -30,6 +30,7 @@ def loaded() -> set[str]:
         "jsonschema",
         "opentelemetry",
         "rich",
+        "watchdog",
     ],
 )
 def test_library_is_not_imported_at_the_start(loaded, module):

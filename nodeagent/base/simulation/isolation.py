@@ -6,15 +6,16 @@ import errno
 import itertools
 import os
 import random
+import sys
 import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, NoReturn
+from types import ModuleType
+from typing import Any
 from unittest.mock import patch
 
-from nodeagent.base.aio import inotify
 from nodeagent.base.simulation.clock import SimulatedClock
 from nodeagent.base.simulation.loop import SimulatedLoop
 
@@ -42,18 +43,38 @@ def isolated(
         (random.SystemRandom, "getrandbits", lambda _, count: chance.getrandbits(count)),
         (threading.Thread, "start", lambda _: None),
         (threading.Thread, "join", lambda _thread, _seconds=None: None),
-        (inotify, "Inotify", _no_instance),
         *others,
     ]
     try:
         with ExitStack() as stack:
             for owner, name, value in replaced:
                 stack.enter_context(patch.object(owner, name, value))
+            stack.enter_context(_replaced_module("watchdog.observers.inotify", _unwatchable()))
             yield
     finally:
         random.setstate(state)
 
 
-def _no_instance(_notify: object) -> NoReturn:
-    """Fail as if the limit of inotify instances were reached: directories are polled instead of watched."""
-    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+@contextmanager
+def _replaced_module(name: str, module: ModuleType) -> Iterator[None]:
+    """Replace a module until the end of the block. Others that are imported in the block stay imported."""
+    original = sys.modules.get(name)
+    sys.modules[name] = module
+    try:
+        yield
+    finally:
+        if original is None:
+            del sys.modules[name]
+        else:
+            sys.modules[name] = original
+
+
+def _unwatchable() -> ModuleType:
+    """Return a replacement of watchdog's module, with which directories are polled instead of watched."""
+
+    def fail() -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    module = ModuleType("watchdog.observers.inotify")
+    module.InotifyObserver = fail  # type: ignore[attr-defined]
+    return module

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from nodeagent.base.aio.inotify import CREATE, DELETE, MOVED_FROM, MOVED_TO, ONLY_DIRECTORY, Change, Inotify
 from nodeagent.base.structs import Struct
+
+if TYPE_CHECKING:
+    from asyncinotify import Inotify
 
 _MAX_DEPTH = 8
 _MAX_ENTRIES = 10_000
@@ -94,12 +97,15 @@ class DirectoryWatch:
         self._failed = False
 
     async def __aenter__(self) -> Self:
+        # The import looks for libc through a child process.
+        await asyncio.to_thread(importlib.import_module, "asyncinotify")
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._inotify is not None:
+            asyncio.get_running_loop().remove_reader(self._inotify.fd)
             self._inotify.close()
 
     @property
@@ -109,14 +115,17 @@ class DirectoryWatch:
 
     def watch(self, directories: frozenset[str]) -> bool:
         """Watch *directories*; return whether one of them was not watched before, so that it has to be read again."""
+        from asyncinotify import Inotify, Mask
+
         self._watched &= directories
         self._failed = False
         added = False
         for directory in sorted(directories - self._watched):
             try:
                 if self._inotify is None:
-                    self._inotify = Inotify(self._notify)
-                self._inotify.watch(directory, CREATE | DELETE | MOVED_FROM | MOVED_TO | ONLY_DIRECTORY)
+                    self._inotify = Inotify(sync_timeout=0)
+                    asyncio.get_running_loop().add_reader(self._inotify.fd, self._read)
+                self._inotify.add_watch(directory, Mask.CREATE | Mask.DELETE | Mask.MOVE | Mask.ONLYDIR)
             except OSError as error:
                 if not isinstance(error, FileNotFoundError) and not self._failed:
                     _log.warning("Failed to watch directory, polling", extra={"path": directory, "err": str(error)})
@@ -126,5 +135,7 @@ class DirectoryWatch:
             added = True
         return added
 
-    def _notify(self, _: Change) -> None:
-        self.changed.set()
+    def _read(self) -> None:
+        assert self._inotify is not None
+        while self._inotify.sync_get() is not None:
+            self.changed.set()

@@ -8,7 +8,8 @@ logged once per content and does not affect the others: a pod from its last vali
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from nodeagent import hookimpl
@@ -55,13 +56,12 @@ class FilePodSource:
     async def run(self, publish: PublishPods) -> None:
         """Publish the pods now and after each change until cancelled."""
         changed = asyncio.Event()
-        watch = Watch(self._path, changed.set)
+        watch = Watch(self._path, _threadsafe(changed.set))
         published: Sequence[Pod] | None = None
         started = self._clock.now()
         try:
             while True:
                 changed.clear()
-                watch.open()
                 watching, scan = await asyncio.to_thread(
                     lambda: (watch.renew(), self._files.scan(watch.take_deleted()))
                 )
@@ -76,7 +76,7 @@ class FilePodSource:
                 if await self._wait(changed, self._pause(watching, scan.unsettled)):
                     await self._clock.sleep(_DEBOUNCE_SECONDS)  # One read for several changes.
         finally:
-            await watch.close()
+            await asyncio.to_thread(watch.stop)
 
     def _pause(self, watching: bool, unsettled: bool) -> float:
         """Return how long to wait for a change before the next complete read."""
@@ -100,3 +100,14 @@ class FilePodSource:
             for task in tasks:
                 task.cancel()
         return changed.is_set()
+
+
+def _threadsafe(notify: Callable[[], None]) -> Callable[[], None]:
+    """Return a function that calls *notify* in the running loop, from any thread."""
+    loop = asyncio.get_running_loop()
+
+    def call() -> None:
+        with contextlib.suppress(RuntimeError):  # The loop is closed.
+            loop.call_soon_threadsafe(notify)
+
+    return call

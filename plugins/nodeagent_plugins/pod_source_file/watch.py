@@ -1,76 +1,72 @@
-"""Watch of the manifest directory."""
+"""Watch of the manifest directory; the only importer of the watchdog library."""
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import logging
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from nodeagent.base.aio import inotify
 from nodeagent_plugins.pod_source_file.files import is_manifest
+
+if TYPE_CHECKING:
+    from watchdog.events import FileSystemEvent
+    from watchdog.observers.api import BaseObserver
 
 _log = logging.getLogger(__name__)
 
-_CHANGES = (
-    inotify.CREATE  # Also of symbolic links and directories.
-    | inotify.CLOSE_WRITE
-    | inotify.MOVED_FROM
-    | inotify.MOVED_TO
-    | inotify.DELETE
-    | inotify.DELETE_SELF
-    | inotify.MOVE_SELF
-)
+_STOP_SECONDS = 2.0
 
 
 class Watch:
-    """Calls *notify* in the event loop when a directory, or the directory of a file, changes."""
+    """Notifies of changes in a directory, or in the directory of a file. Blocking; for one thread at a time."""
 
     def __init__(self, path: Path, notify: Callable[[], None]) -> None:
         self._path, self._notify = path, notify
-        self._inotify: inotify.Inotify | None = None
-        self._number = -1
+        self._observer: BaseObserver | None = None
         self._watched: tuple[str, int, int] | None = None
         self._failing = False
         self._closed = False
         self._deleted: deque[str] = deque()
-        self._lock = threading.Lock()  # A cancelled read may still be running while the watch is closed.
-
-    def open(self) -> None:
-        """Prepare :meth:`renew`, which runs in a thread."""
-        if self._inotify is None:
-            try:
-                self._inotify = inotify.Inotify(self._changed)
-            except OSError as error:
-                self._report(error)
+        self._lock = threading.Lock()  # A cancelled read may still be running while the watch is stopped.
 
     def renew(self) -> bool:
-        """Watch the directory that is currently at the path, or its parent; return whether that succeeded. Blocking.
+        """Watch the directory that is currently at the path, or its parent; return whether that succeeded.
 
         Cheap if it is unchanged.
         """
         with self._lock:
-            if self._closed or self._inotify is None:
+            if self._closed:
                 return False
             try:
-                self._follow(self._inotify)
+                self._follow()
             except OSError as error:
-                self._end(self._inotify)
-                self._report(error)
-                return False
-            self._failing = False
-            return True
+                self._end()
+                if not self._failing and error.errno != errno.ENOENT:
+                    shown = {"path": str(self._path), "err": str(error)}
+                    _log.warning("Failed to watch config path, polling it", extra=shown)
+                self._failing = True
+            else:
+                self._failing = False
+            return not self._failing
 
-    async def close(self) -> None:
-        """End the watch permanently."""
-        try:
-            await asyncio.to_thread(self._forbid)
-        finally:
-            if self._inotify is not None:
-                self._inotify.close()
+    def stop(self) -> None:
+        """Stop the watch and its threads permanently."""
+        with self._lock:
+            self._closed = True
+            self._end()
+
+    def dispatch(self, event: FileSystemEvent) -> None:
+        """Process one event; called in the observer's thread."""
+        names = [os.fsdecode(path).rpartition("/")[2] for path in (event.src_path, event.dest_path) if path]
+        if event.event_type in ("deleted", "moved") and not event.is_directory:
+            self._deleted.append(names[0])
+        if event.is_directory or any(is_manifest(name) for name in names):
+            self._notify()
 
     def take_deleted(self) -> set[str]:
         """Return the names of the files that were deleted or renamed since the last call."""
@@ -79,37 +75,38 @@ class Watch:
             deleted.add(self._deleted.popleft())
         return deleted
 
-    def _changed(self, change: inotify.Change) -> None:
-        is_directory = bool(change.mask & inotify.IS_DIRECTORY)
-        if change.mask & inotify.IGNORED:
-            if change.watch != self._number:
-                return  # This watch was ended in favor of another one.
-            self._watched = None
-        if change.mask & (inotify.DELETE | inotify.MOVED_FROM) and not is_directory:
-            self._deleted.append(change.name)
-        if is_directory or not change.name or is_manifest(change.name):
-            self._notify()
-
-    def _follow(self, instance: inotify.Inotify) -> None:
+    def _follow(self) -> None:
         directory = self._path if self._path.is_dir() else self._path.parent
         status = directory.stat()
         desired = (str(directory), status.st_dev, status.st_ino)
-        if desired != self._watched:
-            self._end(instance)
-            self._number = instance.watch(str(directory), _CHANGES | inotify.ONLY_DIRECTORY)
+        if desired != self._watched or self._observer is None or not self._observer.is_alive():
+            self._end()
+            self._observer = self._start(directory.resolve())
             self._watched = desired
 
-    def _end(self, instance: inotify.Inotify) -> None:
-        number, self._number, self._watched = self._number, -1, None
-        if number >= 0:
-            instance.unwatch(number)
+    def _end(self) -> None:
+        observer, self._observer, self._watched = self._observer, None, None
+        if observer is not None:
+            observer.stop()
+            observer.join(_STOP_SECONDS)
 
-    def _forbid(self) -> None:
-        with self._lock:
-            self._closed = True
+    def _start(self, directory: Path) -> BaseObserver:
+        from watchdog import events
+        from watchdog.observers.inotify import InotifyObserver
 
-    def _report(self, error: OSError) -> None:
-        """Log the first of consecutive failures."""
-        if not self._failing and error.errno != errno.ENOENT:
-            _log.warning("Failed to watch config path, polling it", extra={"path": str(self._path), "err": str(error)})
-        self._failing = True
+        observer = InotifyObserver()
+        observer.schedule(
+            self,  # type: ignore[arg-type]  # anything with ``dispatch`` is a handler
+            str(directory),
+            event_filter=[
+                events.FileCreatedEvent,  # Also for moved files and symbolic links.
+                events.FileClosedEvent,
+                events.FileMovedEvent,
+                events.FileDeletedEvent,
+                events.DirCreatedEvent,
+                events.DirDeletedEvent,
+                events.DirMovedEvent,
+            ],
+        )
+        observer.start()
+        return observer
