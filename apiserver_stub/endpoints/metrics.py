@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import resource as process
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery.version import version
@@ -14,6 +11,7 @@ from apiserver_stub.authn.key_set import sha256_text
 from apiserver_stub.storage.request_metrics import resource_name
 from apiserver_stub.telemetry.exposition import Choice, Labels, Page, counts_of
 from apiserver_stub.verbs.responses import Reply
+from nodeagent.base.process_figures import process_figures
 from nodeagent.base.release import OLDEST, Release
 
 if TYPE_CHECKING:
@@ -36,7 +34,6 @@ _BUILD_INFO = (
     "A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build date, "
     "Go version, and compiler from which Kubernetes was built, and platform on which it is running."
 )
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Metrics:
@@ -140,18 +137,11 @@ def show_handshake_errors(page: Page, count: int) -> None:
     )
 
 
-def show_process(page: Page, started: float) -> None:
-    """Add the metrics of the process; *started* is its wall-clock start."""
-    use = process.getrusage(process.RUSAGE_SELF)
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    for name, text, value in (
-        ("process_start_time_seconds", "When the process started.", started),
-        ("process_resident_memory_bytes", "Memory in use.", pages * _PAGE_BYTES),
-        ("process_open_fds", "Open files.", len(list(Path("/proc/self/fd").iterdir()))),
-    ):
-        page.gauge(name, text, (), [((), value)])
-    seconds = use.ru_utime + use.ru_stime
-    page.counter("process_cpu_seconds_total", "Processor time used.", (), [((), seconds)])
+def show_process(page: Page) -> None:
+    """Add the metrics of the process."""
+    for figure in process_figures():
+        add = page.counter if figure.kind == "counter" else page.gauge
+        add(figure.name, figure.description, (), [((), figure.value)])
 
 
 def show_audit(page: Page, audit: Audit) -> None:

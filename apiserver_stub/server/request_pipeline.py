@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
@@ -97,7 +96,7 @@ async def build_pipeline(
     :param fill_namespace: create the default objects of a namespace.
     """
     gates, release = options.gates, options.compatibility_version
-    requests, started = RequestMetrics(), time.time()
+    requests = RequestMetrics()
 
     def show_limits(page: exposition.Page) -> None:
         metrics.show_in_flight(page, limits.in_flight[True], limits.in_flight[False])
@@ -116,7 +115,7 @@ async def build_pipeline(
         partial(metrics.show_remotes, remotes=remotes),
         partial(metrics.show_storage, monitor=monitor, requests=store_requests),
         partial(metrics.show_version, reported=options.reported_version, gates=gates, release=release),
-        partial(metrics.show_process, started=started),
+        metrics.show_process,
     ]
     reported = {} if storage_versions is None else {_STORAGE_VERSIONS: storage_versions.problem}
     health = Health(lifecycle, storage_checks, reported)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import resource
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 from aiohttp import web
 
 from nodeagent.base import identity
 from nodeagent.base.metrics import Family, expose, instruments
+from nodeagent.base.process_figures import process_figures
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.runtime import ContainerState, RuntimePod
 from nodeagent.contracts.server import Exposure, Route
@@ -21,8 +19,6 @@ from nodeagent.errors import NodeAgentError
 from nodeagent.model.pod import ContainerKind, Pod
 
 _SOURCE = "config.source"
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_TICKS = os.sysconf("SC_CLK_TCK")
 _DESIRED_HELP = (
     "The number of pods the kubelet is being instructed to run. static is true if the pod is not from the apiserver."
 )
@@ -153,30 +149,10 @@ def _volume_families(usage: Iterable[PodUsage], prefix: str) -> Iterator[Family]
 
 
 def _process_families() -> Iterator[Family]:
-    """Return the metrics of this process, from ``/proc``. Blocking."""
-    use = resource.getrusage(resource.RUSAGE_SELF)
-    size, resident = Path("/proc/self/statm").read_text(encoding="ascii").split()[:2]
-    started = int(Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]) / _TICKS
-    boot = next(
-        int(line.split()[1])
-        for line in Path("/proc/stat").read_text(encoding="ascii").splitlines()
-        if line.startswith("btime ")
-    )
-    for name, kind, text, value in (
-        (
-            "cpu_seconds_total",
-            "counter",
-            "Total user and system CPU time spent in seconds.",
-            use.ru_utime + use.ru_stime,
-        ),
-        ("virtual_memory_bytes", "gauge", "Virtual memory size in bytes.", int(size) * _PAGE_BYTES),
-        ("resident_memory_bytes", "gauge", "Resident memory size in bytes.", int(resident) * _PAGE_BYTES),
-        ("start_time_seconds", "gauge", "Start time of the process since the epoch in seconds.", boot + started),
-        ("open_fds", "gauge", "Number of open file descriptors.", len(os.listdir("/proc/self/fd"))),  # noqa: PTH208
-        ("max_fds", "gauge", "Maximum number of open file descriptors.", resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
-    ):
-        family = Family(f"process_{name}", kind, text)
-        family.add(value)
+    """Return the metrics of this process. Blocking."""
+    for figure in process_figures():
+        family = Family(figure.name, figure.kind, figure.description)
+        family.add(figure.value)
         yield family
 
 

@@ -29,6 +29,7 @@ def loaded() -> set[str]:
         "grpc",  # the clients of the runtime and of plugins import it
         "jsonschema",
         "opentelemetry",
+        "psutil",
         "rich",
         "watchdog",
     ],

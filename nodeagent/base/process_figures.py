@@ -1,0 +1,40 @@
+"""Resources that this process uses."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class ProcessFigure(NamedTuple):
+    """One figure.
+
+    :ivar name: name of the metric.
+    :ivar kind: ``counter`` or ``gauge``.
+    :ivar description: upstream's help text, with the unit.
+    """
+
+    name: str
+    kind: str
+    description: str
+    value: float
+
+
+def process_figures() -> list[ProcessFigure]:
+    """Return the figures of this process. Blocking."""
+    import psutil  # loaded for the first scrape only
+
+    process = psutil.Process()
+    with process.oneshot():
+        cpu, memory, started = process.cpu_times(), process.memory_info(), process.create_time()
+    descriptors, limit = process.num_fds(), process.rlimit(psutil.RLIMIT_NOFILE)[0]
+    return [
+        ProcessFigure(f"process_{name}", kind, description, value)
+        for name, kind, description, value in (
+            ("cpu_seconds_total", "counter", "Total user and system CPU time spent in seconds.", cpu.user + cpu.system),
+            ("max_fds", "gauge", "Maximum number of open file descriptors.", limit),
+            ("open_fds", "gauge", "Number of open file descriptors.", descriptors),
+            ("resident_memory_bytes", "gauge", "Resident memory size in bytes.", memory.rss),
+            ("start_time_seconds", "gauge", "Start time of the process since unix epoch in seconds.", started),
+            ("virtual_memory_bytes", "gauge", "Virtual memory size in bytes.", memory.vms),
+        )
+    ]

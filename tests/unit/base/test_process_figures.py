@@ -1,0 +1,27 @@
+"""Tests for the figures of this process in metrics."""
+
+from __future__ import annotations
+
+import resource
+import time
+
+from nodeagent.base.process_figures import process_figures
+
+
+def _values() -> dict[str, float]:
+    return {figure.name: figure.value for figure in process_figures()}
+
+
+def test_open_descriptors_are_counted(tmp_path):
+    before = _values()["process_open_fds"]
+    with (tmp_path / "file").open("w"):
+        assert _values()["process_open_fds"] == before + 1
+
+
+def test_figures_have_the_units_of_their_names():
+    values = _values()
+    assert 1 << 20 < values["process_resident_memory_bytes"] <= values["process_virtual_memory_bytes"]
+    assert values["process_max_fds"] == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    assert values["process_cpu_seconds_total"] > 0
+    assert time.time() - 86400 < values["process_start_time_seconds"] <= time.time() + 1
+    assert [figure.name for figure in process_figures() if figure.kind == "counter"] == ["process_cpu_seconds_total"]
