@@ -34,13 +34,18 @@ class Page:
 
     async def read(self) -> None:
         async for message in self._socket:
-            event = json.loads(message.data)
-            if "id" in event:
-                self._responses.pop(event["id"]).set_result(event)
-            elif event["method"] == "Runtime.exceptionThrown":
-                self.errors.append(str(event["params"]["exceptionDetails"]))
-            elif event["method"] == "Log.entryAdded" and event["params"]["entry"]["source"] == "security":
-                self.errors.append(event["params"]["entry"]["text"])
+            self.receive(json.loads(message.data))
+
+    def receive(self, event: dict[str, Any]) -> None:
+        """Process a message of the browser."""
+        if "id" in event:
+            response = self._responses.pop(event["id"])
+            if not response.done():  # The command may have been cancelled since it was sent.
+                response.set_result(event)
+        elif event["method"] == "Runtime.exceptionThrown":
+            self.errors.append(str(event["params"]["exceptionDetails"]))
+        elif event["method"] == "Log.entryAdded" and event["params"]["entry"]["source"] == "security":
+            self.errors.append(event["params"]["entry"]["text"])
 
     async def command(self, method: str, **params: Any) -> Any:
         number = next(self._numbers)
@@ -79,8 +84,10 @@ class Page:
                         if await self.run(script):
                             return
                     await asyncio.sleep(0.05)
-        text = await self.run("document.body.innerText")
-        raise AssertionError(f"not within {seconds:g} s: {script}\n{text}\n{self.complaints}")
+        text = ""
+        with contextlib.suppress(AssertionError, TimeoutError):  # The page may be unable to respond.
+            text = await self.run("document.body?.innerText")
+        raise AssertionError(f"not within {seconds:g} s: {script}\n{text}\n{self.errors}")
 
     async def sign_in(self, token: str) -> None:
         await self.until("document.getElementById('sign-in') && !document.getElementById('sign-in').hidden")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.integration.browser import browsing
+from tests.integration.browser import Page, browsing
 from tests.integration.containerd import Containerd
 from tests.integration.programs import ApiServer, NodeAgent, simple_pod, wait_until
 
@@ -66,6 +68,24 @@ def fetch(agent: NodeAgent, path: str) -> tuple[int, dict[str, str], bytes]:
     except urllib.error.HTTPError as error:
         with error:
             return error.code, dict(error.headers), error.read()
+
+
+class _StuckTab:
+    """Connection to a browser tab in which every expression is false."""
+
+    def __init__(self) -> None:
+        self.page = Page(self)  # type: ignore[arg-type]
+
+    async def send_json(self, request: dict[str, Any]) -> None:
+        asyncio.get_running_loop().call_soon(self.page.receive, {"id": request["id"], "result": {"result": {}}})
+
+
+async def test_wait_for_a_page_ends_with_the_errors_of_the_browser() -> None:
+    tab = _StuckTab()
+    tab.page.receive({"method": "Runtime.exceptionThrown", "params": {"exceptionDetails": "x is not defined"}})
+
+    with pytest.raises(AssertionError, match="x is not defined"):
+        await tab.page.until("window.ready", seconds=0.01)
 
 
 async def test_page_has_pods_stages_logs_and_events(node: tuple[NodeAgent, ApiServer], tmp_path: Path) -> None:
