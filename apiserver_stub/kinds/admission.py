@@ -13,8 +13,8 @@ from apiserver_stub.kinds.columns import AGE, NAME, at
 from apiserver_stub.kinds.disabled_fields import drop_from_webhooks
 from apiserver_stub.kinds.registry import Column, Deprecation, Resource, Strategy, Subresource
 from apiserver_stub.kinds.versions import effective, with_version
-from apiserver_stub.validation.admission_policies import validate_binding, validate_policy, validate_policy_status
 from apiserver_stub.validation.metadata import MetadataRules
+from apiserver_stub.validation.validating_policies import validate_binding, validate_policy, validate_policy_status
 from apiserver_stub.validation.webhook_configurations import validate_webhooks
 from nodeagent.base.release import OLDEST, Release
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apiserver_stub.apimachinery.status import Cause
-from apiserver_stub.validation.admission_policies import validate_binding, validate_policy, validate_policy_status
+from apiserver_stub.validation.validating_policies import validate_binding, validate_policy, validate_policy_status
 
 RULE = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}
 SPEC: dict[str, Any] = {
