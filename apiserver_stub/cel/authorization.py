@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
 from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.apimachinery.selected_objects import selected_objects
@@ -17,6 +17,7 @@ from apiserver_stub.cel.signatures import AUTHORIZER, DECISION, GROUP_CHECK, PAT
 
 Decide = Callable[[User, RequestInfo], Awaitable[tuple[bool, str]]]
 _Check = tuple[str, RequestInfo]
+Result = TypeVar("Result")
 _ACCOUNTS = "system:serviceaccounts"
 
 
@@ -28,8 +29,27 @@ class Authorizer:
         self._decisions: dict[_Check, tuple[bool, str]] = {}
         self._open: set[_Check] = set()
 
+    async def evaluate(self, run: Callable[[], Result], *errors: type[Exception]) -> Result:
+        """Return the result of *run*, which evaluates expressions, once all their checks are decided.
+
+        :param run: called again after further checks were decided.
+        :param errors: exceptions of *run*, which are raised only if they do not depend on undecided checks.
+        """
+        while True:
+            failure: Exception | None = None
+            with self._during():
+                try:
+                    result = run()
+                except errors as error:
+                    failure = error
+            if await self._settle():
+                continue
+            if failure is not None:
+                raise failure
+            return result
+
     @contextmanager
-    def during(self) -> Iterator[None]:
+    def _during(self) -> Iterator[None]:
         """Decide the checks of expressions that are evaluated inside."""
         token = _current.set(self)
         try:
@@ -37,7 +57,7 @@ class Authorizer:
         finally:
             _current.reset(token)
 
-    async def settle(self) -> bool:
+    async def _settle(self) -> bool:
         """Decide the open checks; return whether there were any, so that evaluation must be repeated."""
         checks, self._open = self._open, set()
         for check in checks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import Self, TypeVar
 
 from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.admission.context import AdmissionContext
@@ -21,6 +21,8 @@ from apiserver_stub.kinds.mutating_policies import BINDINGS, POLICIES
 from apiserver_stub.kinds.registry import Registry, Resource
 from apiserver_stub.verbs.admission import AdmissionRequest, Operation
 from nodeagent.base.identity import Identity
+
+Result = TypeVar("Result")
 
 
 class MutatingAdmissionPolicy(AdmissionPlugin):
@@ -132,8 +134,8 @@ class MutatingAdmissionPolicy(AdmissionPlugin):
         params: Object | None,
         call: AdmissionRequest,
         seen_as: Resource,
-        evaluate: Callable[[Mutation], Any],
-    ) -> Any:
+        evaluate: Callable[[Mutation], Result],
+    ) -> Result:
         """Return the result of *evaluate* for the current object, once all its authorization checks are decided.
 
         :raises CelError: an expression has no value.
@@ -142,19 +144,7 @@ class MutatingAdmissionPolicy(AdmissionPlugin):
         authorizer = Authorizer(call.request.user, self._decide)
         data = condition_data(call, seen_as, await views_of(call, [seen_as]))
         data |= {"params": params, "namespaceObject": self._matcher.namespace_of(call) or None}
-        while True:
-            failure: CelError | MutationError | None = None
-            result: Any = None
-            with authorizer.during():
-                try:
-                    result = evaluate(Mutation(policy, data))
-                except (CelError, MutationError) as error:
-                    failure = error
-            if await authorizer.settle():
-                continue
-            if failure is not None:
-                raise failure
-            return result
+        return await authorizer.evaluate(lambda: evaluate(Mutation(policy, data)), CelError, MutationError)
 
     def _current(self) -> list[MutatingPolicy]:
         stored = self._lister.every(f"{self._group}/{POLICIES}")

@@ -58,15 +58,14 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
         matched = list(self._matched(policies.values(), call))
         views = await views_of(call, (seen_as for _, seen_as in matched))
         warnings, annotations = [*request.warnings], {**request.annotations}
-        while True:
-            with authorizer.during():
-                denials = self._denials(matched, call, views)
-            if not await authorizer.settle():
-                break
+
+        def evaluate() -> list[tuple[str, Failure]]:
             request.warnings[:] = warnings
             request.annotations.clear()
             request.annotations.update(annotations)
-        for text, failure in denials:
+            return self._denials(matched, call, views)
+
+        for text, failure in await authorizer.evaluate(evaluate):
             error = call.forbidden(text)
             error.code, error.reason = _CODES.get(failure.reason, 422), failure.reason
             error.details = {**(error.details or {}), "causes": [{"message": text}]}

@@ -90,19 +90,9 @@ class WebhookPlugin(AdmissionPlugin):
         authorizer = Authorizer(call.request.user, self._decide)
         candidates = list(self._candidates(call))
         views = await views_of(call, (seen_as for hook, seen_as in candidates if hook.conditions))
-        while True:
-            result: list[tuple[Hook, Resource]] = []
-            failure: ApiError | None = None
-            with authorizer.during():
-                try:
-                    result = [item for item in candidates if self._conditions_hold(*item, call, views)]
-                except ApiError as error:
-                    failure = error
-            if await authorizer.settle():
-                continue
-            if failure is not None:
-                raise failure
-            return result
+        return await authorizer.evaluate(
+            lambda: [item for item in candidates if self._conditions_hold(*item, call, views)], ApiError
+        )
 
     def _candidates(self, call: AdmissionRequest) -> Iterator[tuple[Hook, Resource]]:
         hooks = self.current()

@@ -22,11 +22,7 @@ async def evaluated(text: str, allowed: set[tuple[str, str]]) -> tuple[Any, list
         return (user.name, info.verb) in allowed, f"reason {len(checks)}"
 
     expression, authorizer = AdmissionExpression(text), Authorizer(User("jane"), decide)
-    while True:
-        with authorizer.during():
-            value = expression.evaluate(DATA)
-        if not await authorizer.settle():
-            return value, checks
+    return await authorizer.evaluate(lambda: expression.evaluate(DATA)), checks
 
 
 async def test_resource_of_the_request_is_checked_for_its_user() -> None:
