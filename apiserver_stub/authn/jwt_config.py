@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from apiserver_stub import cel
 from apiserver_stub.apimachinery.status import quote
 from apiserver_stub.cel import CelError, Expression
+from apiserver_stub.cel.config_expression import ConfigExpression
 from nodeagent.base.names import subdomain_problems
 from nodeagent.base.structs import Struct
 from nodeagent.base.tls import parse_errors
@@ -291,7 +292,7 @@ class _Reader:
 
     def _compile(self, text: str, where: str, *, variable: str = "claims", returns: str = cel.DYN) -> Expression | None:
         try:
-            return Expression(text, (variable,), returns)
+            return ConfigExpression(text, (variable,), returns)
         except CelError as error:
             self._add(where, f"Invalid value: {quote(text)}: {error}")
             return None

@@ -18,6 +18,7 @@ from apiserver_stub.apimachinery.status import Cause, duplicate, invalid_value, 
 from apiserver_stub.authz import MODES
 from apiserver_stub.authz.webhook import WebhookSettings
 from apiserver_stub.cel import CelError, Expression
+from apiserver_stub.cel.config_expression import ConfigExpression
 from nodeagent.base import yamlsafe
 from nodeagent.base.duration import parse_duration
 from nodeagent.base.identity import Identity
@@ -213,7 +214,7 @@ class _Reader:
             else:
                 seen.add(text)
                 try:
-                    yield Expression(text, ("request",), cel.BOOL)
+                    yield ConfigExpression(text, ("request",), cel.BOOL)
                 except CelError as error:
                     self._add(invalid_value(field_path, text, str(error)))
 

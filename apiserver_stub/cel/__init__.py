@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cel_expr_python import cel
 
 DYN, BOOL, STRING, NULL = "dyn", "bool", "string", "null_type"
 
@@ -31,31 +34,14 @@ class CelError(ValueError):
 
 
 class Expression:
-    """One compiled expression over *variables*, each an object with text keys."""
+    """One compiled expression.
 
-    def __init__(self, text: str, variables: tuple[str, ...], returns: str = DYN, *, nullable: bool = False) -> None:
-        """Compile *text*.
+    :param compiled: the expression as the library evaluates it.
+    :param error: type of errors.
+    """
 
-        :param returns: ``BOOL`` rejects expressions that cannot be a boolean.
-        :param nullable: a variable may also be null, and members of objects may have any key.
-        :raises CelError: it does not compile.
-        """
-        from cel_expr_python import cel
-        from cel_expr_python.ext import ext_optional, ext_strings
-
-        self.text = text
-        self._error = cel.Type.ERROR
-        kind = cel.Type.DYN if nullable else cel.Type.Map(cel.Type.STRING, cel.Type.DYN)
-        try:
-            environment = cel.NewEnv(
-                variables=dict.fromkeys(variables, kind),
-                extensions=[ext_strings.ExtStrings(), ext_optional.ExtOptional()],
-            )
-            self._program = environment.compile(text)
-        except RuntimeError as error:
-            raise CelError(f"compilation failed: {first_line(error)}") from None
-        if returns == BOOL and self._program.return_type() != cel.Type.BOOL:
-            raise CelError("must evaluate to bool")
+    def __init__(self, text: str, compiled: cel.Expression, error: cel.Type) -> None:
+        self.text, self._compiled, self._error = text, compiled, error
 
     def evaluate(self, data: Mapping[str, Any]) -> Any:
         """Return the value as plain data.
@@ -63,7 +49,7 @@ class Expression:
         :raises CelError: it has none for *data*, or needs too many steps.
         """
         try:
-            value = self._program.eval(data=data)
+            value = self._compiled.eval(data=data)
             if value.type() == self._error:
                 raise CelError(first_line(value.plain_value()))
             return value.plain_value()

@@ -7,7 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from apiserver_stub.cel import BOOL, DYN, CelError, Expression, first_line, library, types
+from apiserver_stub.cel import BOOL, DYN, CelError, first_line, library, types
+from apiserver_stub.cel import cost_bounds as bounds
+from apiserver_stub.cel.cost import estimated_cost
+from apiserver_stub.cel.cost_bounds import Path, Shape
+from apiserver_stub.cel.metered_expression import MeteredExpression
+from apiserver_stub.cel.metering import metered
 from apiserver_stub.cel.signatures import QUANTITY, Overload, evaluated, typed
 
 if TYPE_CHECKING:
@@ -23,9 +28,11 @@ _VERSION = re.compile(
 )
 _INDEX = re.compile(r"""\[\s*(?:"([^"\\]*)"|'([^'\\]*)')\s*\]""")
 _CACHED = 512
+_MAX_ENTRIES, _MAX_DOMAIN, _MAX_IDENTIFIER, _MAX_TEXT = 32, 63, 32, 64
+"""Limits of the attributes and capacities of a device: number, and lengths of domains, names and texts."""
 
 
-class DeviceSelector(Expression):
+class DeviceSelector(MeteredExpression):
     """A selector of a stored class or claim, to be evaluated for devices."""
 
     def __init__(self, text: str) -> None:
@@ -33,17 +40,13 @@ class DeviceSelector(Expression):
 
         :raises CelError: it does not compile.
         """
-        self.text = text
         self._domains = frozenset(one or other for one, other in _INDEX.findall(text))
-        environment, self._error = _evaluation()
-        try:
-            self._program = environment.compile(text, disable_check=True)
-        except RuntimeError as error:
-            raise CelError(f"compilation failed: {first_line(error)}") from None
+        super().__init__(text, *_evaluation())
 
     def matches(self, device: Mapping[str, Any]) -> bool:
         """Return whether *device*, a value of :func:`device_value`, is selected.
 
+        :raises CallLimitExceeded: the evaluation costs too much.
         :raises CelError: the expression has no boolean value, for example because an attribute is missing.
         """
         # An unknown domain is an empty map, although it is not in the map of domains.
@@ -64,17 +67,37 @@ def selector(text: str) -> DeviceSelector:
     return DeviceSelector(text)
 
 
-def check_selector(text: str) -> None:
-    """Compile the new selector *text*.
+def check_selector(text: str) -> int:
+    """Compile the new selector *text*, and return its greatest cost.
 
     :raises CelError: it does not compile, or cannot evaluate to a boolean.
     """
     try:
-        found = str(_checking().compile(text).return_type().name()).lower()
+        compiled = _checking().compile(text)
     except RuntimeError as error:
         raise CelError(f"compilation failed: {first_line(error)}") from None
+    found = str(compiled.return_type().name()).lower()
     if found not in (BOOL, DYN):
         raise CelError(f"must evaluate to {BOOL} or the unknown type, not {found}")
+    return estimated_cost(compiled.serialize(), _shape_of)
+
+
+def _shape_of(path: Path) -> Shape | None:
+    """Return type and greatest size of the values at a path, with the limits of ResourceSlices."""
+    match path[1:]:
+        case ("driver",):
+            return Shape("string", _MAX_DOMAIN)
+        case ("attributes" | "capacity",):
+            return Shape("map", _MAX_ENTRIES)
+        case ("attributes" | "capacity", bounds.KEYS):
+            return Shape("string", _MAX_DOMAIN)
+        case ("attributes" | "capacity", bounds.VALUES):
+            return Shape("map", _MAX_ENTRIES)
+        case ("attributes" | "capacity", bounds.VALUES, bounds.KEYS):
+            return Shape("string", _MAX_IDENTIFIER)
+        case ("attributes", bounds.VALUES, _):
+            return Shape("dyn", _MAX_TEXT)
+    return None
 
 
 def device_value(driver: str, device: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,7 +213,7 @@ def _evaluation() -> tuple[cel.Env, cel.Type]:
     environment = cel.NewEnv(
         variables={_VARIABLE: cel.Type.DYN},
         extensions=[ext_optional.ExtOptional(), ext_bindings.ExtBindings()],
-        functions=evaluated(_FUNCTIONS),
+        functions=evaluated(metered(_FUNCTIONS)),
     )
     return environment, cel.Type.ERROR
 

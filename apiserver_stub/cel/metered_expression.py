@@ -17,7 +17,7 @@ _ITERATIONS = "Iteration budget exceeded"
 
 
 class MeteredExpression(Expression):
-    """An expression of a stored object, to be evaluated for the requests of users."""
+    """An expression of a stored object or a configuration file, to be evaluated for the requests of users."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class MeteredExpression(Expression):
         compiled: str = "",
         rewrite: Callable[[bytes], bytes] = bytes,
     ) -> None:
-        """Compile *text*, whose types were checked when it was stored.
+        """Compile *text*, whose types were checked before.
 
         :param environment: has the functions of :func:`apiserver_stub.cel.metering.metered`.
         :param error: type of errors.
@@ -35,13 +35,13 @@ class MeteredExpression(Expression):
         :param rewrite: changes the parsed expression, a ``cel.expr.ParsedExpr`` in ``google.protobuf.Any``.
         :raises CelError: it does not compile.
         """
-        self.text, self._error = text, error
         try:
             parsed = environment.compile(compiled or text, disable_check=True)
             expression, self._cost = instrumented(rewrite(parsed.serialize()))
-            self._program = environment.deserialize(expression)
+            program = environment.deserialize(expression)
         except RuntimeError as problem:
             raise CelError(f"compilation failed: {first_line(problem)}") from None
+        super().__init__(text, program, error)
 
     def evaluate(self, data: Mapping[str, Any], budget: Budget | None = None) -> Any:
         """Return the value as plain data.

@@ -12,6 +12,7 @@ from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import (
     Cause,
+    forbidden_value,
     invalid_each,
     invalid_value,
     not_supported,
@@ -19,6 +20,7 @@ from apiserver_stub.apimachinery.status import (
     too_long,
 )
 from apiserver_stub.cel import CelError
+from apiserver_stub.cel.budget import CALL_LIMIT
 from apiserver_stub.cel.devices import check_selector
 from apiserver_stub.validation.device_names import (
     MAX_REQUESTS,
@@ -172,10 +174,10 @@ def _validate_selector(selector: Object, field: str, *, stored: bool) -> list[Ca
     if stored:
         return []
     try:
-        check_selector(text)
+        cost = check_selector(text)
     except CelError as error:
         return [invalid_value(path, text, str(error))]
-    return []
+    return [forbidden_value(path, "too complex, exceeds cost limit")] if cost > CALL_LIMIT else []
 
 
 def _validate_constraint(constraint: Object, field: str, *, requests: RequestNames, rules: DeviceRules) -> list[Cause]:

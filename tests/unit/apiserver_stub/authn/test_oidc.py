@@ -20,7 +20,7 @@ from apiserver_stub.authn.jwt_config import IssuerRules, JwtConfig, Mapped, Rule
 from apiserver_stub.authn.key_set import RETRY_SECONDS, IssuerError
 from apiserver_stub.authn.keys import SigningKey
 from apiserver_stub.authn.oidc import OidcTokens
-from apiserver_stub.cel import Expression
+from apiserver_stub.cel.config_expression import ConfigExpression
 from apiserver_stub.options import parse
 from apiserver_stub.server.authentication import configuration_of
 from nodeagent.base.aio import TaskOwner
@@ -234,12 +234,12 @@ async def test_expressions_map_and_validate_claims(provider: Provider, make: Any
     config = JwtConfig(
         issuer=ISSUER,
         audiences=("cid", "other"),
-        username=Mapped(expression=Expression("claims.sub + '@x'", ("claims",))),
-        groups=Mapped(expression=Expression("claims.roles.split(',')", ("claims",))),
+        username=Mapped(expression=ConfigExpression("claims.sub + '@x'", ("claims",))),
+        groups=Mapped(expression=ConfigExpression("claims.roles.split(',')", ("claims",))),
         uid=Mapped("sub"),
-        extra=(("x.io/team", Expression("claims.?team.orValue('')", ("claims",))),),
-        claim_rules=(Rule(Expression("claims.hd == 'x'", ("claims",)), "wrong domain"),),
-        user_rules=(Rule(Expression("!user.username.startsWith('system:')", ("user",)), "reserved"),),
+        extra=(("x.io/team", ConfigExpression("claims.?team.orValue('')", ("claims",))),),
+        claim_rules=(Rule(ConfigExpression("claims.hd == 'x'", ("claims",)), "wrong domain"),),
+        user_rules=(Rule(ConfigExpression("!user.username.startsWith('system:')", ("user",)), "reserved"),),
         algorithms=("ES256",),
     )
     tokens = await make(config=config)
@@ -253,7 +253,7 @@ async def test_expressions_map_and_validate_claims(provider: Provider, make: Any
     assert "return a string" in await rejection(
         await make(
             config=JwtConfig(
-                ISSUER, ("cid",), Mapped(expression=Expression("claims.n", ("claims",))), algorithms=("ES256",)
+                ISSUER, ("cid",), Mapped(expression=ConfigExpression("claims.n", ("claims",))), algorithms=("ES256",)
             )
         ),
         provider.token(n=1),

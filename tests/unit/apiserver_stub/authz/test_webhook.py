@@ -12,7 +12,7 @@ from apiserver_stub import cel
 from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.apimachinery.selected_objects import selected_objects
 from apiserver_stub.authz.webhook import WebhookAuthorizer, WebhookSettings
-from apiserver_stub.cel import Expression
+from apiserver_stub.cel.config_expression import ConfigExpression
 from apiserver_stub.webhook import WebhookError
 from nodeagent.base.aio import TaskOwner
 from nodeagent.base.identity import Identity
@@ -210,7 +210,7 @@ async def test_concurrent_identical_requests_share_one_call(service: Service, ta
 async def test_match_conditions_select_requests(
     service: Service, tasks: TaskOwner, texts: list[str], requested: int, outcome: Any
 ) -> None:
-    conditions = tuple(Expression(text, ("request",), cel.BOOL) for text in texts)
+    conditions = tuple(ConfigExpression(text, ("request",), cel.BOOL) for text in texts)
     authorizer = WebhookAuthorizer(
         service, WebhookSettings(on_failure="deny", conditions=conditions), tasks, Identity()
     )
@@ -220,7 +220,7 @@ async def test_match_conditions_select_requests(
 
 
 async def test_match_condition_error_is_a_failure(service: Service, tasks: TaskOwner) -> None:
-    conditions = (Expression("request.nope == 'x'", ("request",), cel.BOOL),)
+    conditions = (ConfigExpression("request.nope == 'x'", ("request",), cel.BOOL),)
     authorizer = WebhookAuthorizer(
         service, WebhookSettings(on_failure="deny", conditions=conditions), tasks, Identity()
     )
@@ -241,7 +241,7 @@ def test_rules_are_reported_as_incomplete(service: Service, tasks: TaskOwner) ->
 
 async def test_request_contains_the_selected_objects(service: Service, tasks: TaskOwner) -> None:
     condition = "request.resourceAttributes.labelSelector.requirements.exists(r, r.key == 'app')"
-    settings = WebhookSettings("v1", conditions=(Expression(condition, ("request",), cel.BOOL),))
+    settings = WebhookSettings("v1", conditions=(ConfigExpression(condition, ("request",), cel.BOOL),))
     authorizer = WebhookAuthorizer(service, settings, tasks, Identity())
 
     for labels in ("app=a", "other=a", "app=b"):

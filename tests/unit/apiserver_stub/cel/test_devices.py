@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apiserver_stub.cel import CelError
+from apiserver_stub.cel.budget import CALL_LIMIT, CallLimitExceeded
 from apiserver_stub.cel.devices import check_selector, device_value, selector
 
 DEVICE = {
@@ -78,3 +79,30 @@ def test_failing_evaluation_is_an_error(text, error):
         selector(text).matches(VALUE)
 
     assert error in str(raised.value)
+
+
+def test_evaluation_ends_at_the_cost_limit() -> None:
+    text = "device.attributes['d'].modes"
+    loops = f"{text}.all(a, {text}.all(b, {text}.all(c, {text}.all(e, a + b + c + e != 'x'))))"
+    many = {"attributes": {"modes": {"strings": [f"m{number}" for number in range(60)]}}}
+
+    with pytest.raises(CallLimitExceeded):
+        selector(loops).matches(device_value("d", many))
+
+
+@pytest.mark.parametrize(
+    ("text", "least", "most"),
+    [
+        ("device.driver == 'd'", 2, 100),
+        ("device.attributes['d'].model.matches('^a.*')", 5, 1000),
+        ("device.attributes.all(domain, device.attributes[domain].all(name, name.matches('x+')))", 1000, CALL_LIMIT),
+        (
+            "device.attributes.all(a, device.attributes.all(b, device.attributes.all(c, device.attributes.all(d, "
+            "a != b && c != d))))",
+            CALL_LIMIT + 1,
+            1 << 64,
+        ),
+    ],
+)
+def test_cost_is_estimated_with_the_limits_of_devices(text: str, least: int, most: int) -> None:
+    assert least <= check_selector(text) <= most
