@@ -27,8 +27,10 @@ def changed_pods(
     """Return the pods with new, changed or removed sandboxes or containers, each with its listed IDs."""
     states: dict[str, object] = {}
     for pod in known.values():
-        states.update((sandbox.id, sandbox.ready) for sandbox in pod.sandboxes)
-        states.update((container.id, container.state) for container in pod.containers)
+        for known_sandbox in pod.sandboxes:
+            states[known_sandbox.id] = known_sandbox.ready
+        for known_container in pod.containers:
+            states[known_container.id] = known_container.state
     listed: defaultdict[str, PodListing] = defaultdict(PodListing)
     changed: set[str] = set()
     for sandbox in sandboxes:
@@ -44,7 +46,7 @@ def changed_pods(
         if states.pop(container.id, None) != container.state:
             listing.changed.add(container.id)
             changed.add(uid)
-    for uid, pod in known.items():
+    for uid, pod in known.items() if states else ():
         if any(s.id in states for s in pod.sandboxes) or any(c.id in states for c in pod.containers):
             listed[uid].removed = True
             changed.add(uid)

@@ -79,7 +79,7 @@ class GenericPleg:
         self._active_until = 0.0
         self._missed = 0
         self._listing_seconds = 0.0
-        """Duration of the last listing."""
+        """Duration of the last listing and of its comparison with the previous one."""
 
     async def run(self) -> None:
         """Relist until cancelled; a failed relist is logged and retried."""
@@ -171,9 +171,11 @@ class GenericPleg:
             return True
         self._last_listing = (sandboxes, containers)
         self._cache.listed({sandbox.uid for sandbox in sandboxes})
+        compared = self._clock.now()
         known = {pod.uid: pod for pod in self._cache.pods() if pod.observed_at <= started}
         late = {pod.uid for pod in self._cache.pods()} - known.keys()
         changes = {uid: ids for uid, ids in changed_pods(known, sandboxes, containers).items() if uid not in late}
+        self._listing_seconds += self._clock.now() - compared
         left = {uid for uid, ids in changes.items() if self._is_syncing(uid) and _only_adds(known.get(uid), ids)}
         semaphore = asyncio.Semaphore(_PARALLEL_REFRESHES)
         refreshes = [self._refresh(uid, ids, started, semaphore) for uid, ids in changes.items() if uid not in left]

@@ -114,7 +114,7 @@ class _PodSet:
         if known or len(after) < len(pods) or not after.keys() <= before.keys():  # The name of a UID does not change.
             after, duplicates = _unique(pods)
         self.pods, self._duplicates = after, {pod.uid for pod in duplicates}
-        removed = [pod for uid, pod in before.items() if uid not in after]
+        removed = [] if before.keys() <= after.keys() else [pod for uid, pod in before.items() if uid not in after]
         for pod in removed:
             self.mirror_uids.discard(pod.uid)
             self.static_uids.pop(pod.uid, None)

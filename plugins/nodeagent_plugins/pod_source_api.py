@@ -127,9 +127,9 @@ class ApiPodSource:
                 self._pods[pod.uid] = self._marked(pod)
                 return True
             case WatchType.DELETED:
-                removed = self._pods.pop(event.object.get("metadata", {}).get("uid", ""), None)
-                self._reader.retain(self._pods)
-                return removed is not None
+                uid = event.object.get("metadata", {}).get("uid", "")
+                self._reader.forget(uid)
+                return self._pods.pop(uid, None) is not None
             case _:
                 return False
 
@@ -179,6 +179,10 @@ class _Reader:
             self._checked[pod.uid] = generation
             self._check(pod, plain)
         return pod
+
+    def forget(self, uid: str) -> None:
+        """Drop a deleted pod."""
+        self._checked.pop(uid, None)
 
     def retain(self, uids: Container[str]) -> None:
         """Drop the pods that are not in *uids*."""

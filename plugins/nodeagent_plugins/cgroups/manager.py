@@ -266,7 +266,7 @@ class QosCgroupManager(NoopCgroupManager):
     async def _limit_classes(self, *more: Pod) -> None:
         """Apply the limits of the classes that changed since the last call."""
         uids = {pod.uid for pod in more}
-        sums = self._sums.of([*(pod for pod in self._active() if pod.metadata.uid not in uids), *more])
+        sums = self._sums.of([*[pod for pod in self._active() if pod.metadata.uid not in uids], *more])
         desired = class_limits(sums, self._policy, self._memory_percent)
         if self._policy.memory_factor is not None:
             expose_reservation(sums, self._policy.memory_reservation)
