@@ -15,6 +15,8 @@ TITLE = "Admission"
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class AdmissionOptions:
+    """Values of the command-line options for admission (spec: admission.*)."""
+
     admission_control_config_file: Path | None = None
     enable_admission_plugins: tuple[str, ...] = ()
     disable_admission_plugins: tuple[str, ...] = ()

@@ -14,6 +14,8 @@ TITLE = "Extension API servers"
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class AggregationOptions:
+    """Values of the command-line options for the aggregation of extension API servers."""
+
     enable_aggregator_routing: bool = False
     aggregator_reject_forwarding_redirect: bool = True
     proxy_client_cert_file: Path | None = None

@@ -18,6 +18,8 @@ PLUGINS = ("log", "webhook")
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class AuditOptions(NameOptions):
+    """Values of the command-line options for the audit policy and the audit backends."""
+
     audit_policy_file: Path | None = None
     audit_log_path: str = ""
     audit_log_format: str = "json"

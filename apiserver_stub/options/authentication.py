@@ -17,6 +17,8 @@ UID_GATE = "RemoteRequestHeaderUID"
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class AuthenticationOptions:
+    """Values of the command-line options for authentication."""
+
     anonymous_auth: bool | None = None
     """``None`` if the option is not set, so that the configuration file can define it."""
     client_ca_file: Path | None = None

@@ -26,6 +26,8 @@ SPECIFIED = (
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class AuthorizationOptions:
+    """Values of the command-line options for authorization."""
+
     authorization_mode_given: tuple[str, ...] | None = None
     authorization_config: Path | None = None
     authorization_policy_file: Path | None = None

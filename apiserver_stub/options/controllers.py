@@ -17,6 +17,8 @@ _JITTER = 1.2
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class ControllerOptions:
+    """Values of the command-line options for the bundled controllers."""
+
     controllers: tuple[str, ...] = ("*",)
     leader_elect_lease_seconds: float = 15.0
     leader_elect_renew_deadline_seconds: float = 10.0

@@ -13,6 +13,8 @@ TITLE = "Limits and shutdown"
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class LimitOptions:
+    """Values of the command-line options for concurrency limits, timeouts and graceful shutdown."""
+
     max_requests_inflight: int = 400
     max_mutating_requests_inflight: int = 200
     enable_priority_and_fairness: bool = True

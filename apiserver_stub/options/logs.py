@@ -14,6 +14,8 @@ TITLE = "Logging"
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class LogOptions:
+    """Values of the command-line options for logging."""
+
     verbosity: int = 0
     vmodule: str = ""
     log_flush_frequency_seconds: float = 5.0

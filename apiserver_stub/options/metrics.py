@@ -27,6 +27,8 @@ _FORMAT = (
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class MetricOptions:
+    """Values of the command-line options for metrics."""
+
     allow_metric_labels: Mapping[str, str] = field(default_factory=dict)
     allow_metric_labels_manifest: Path | None = None
     disabled_metrics: tuple[str, ...] = ()

@@ -14,6 +14,8 @@ _USUAL = Identity()
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class NameOptions:
+    """Values of the command-line options for the names of this deployment in the API."""
+
     api_domain: str = _USUAL.api_domain
     label_domain: str = _USUAL.label_domain
     media_domain: str = _USUAL.media_domain

@@ -15,6 +15,8 @@ _TYPES = ("Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP")
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class NodeAgentOptions:
+    """Values of the command-line options for connections to node agents and for egress."""
+
     nodeagent_certificate_authority: Path | None = None
     nodeagent_client_certificate: Path | None = None
     nodeagent_client_key: Path | None = None

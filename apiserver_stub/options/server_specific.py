@@ -24,6 +24,8 @@ def _default_data_dir() -> Path:
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class ServerOptions:
+    """Values of the command-line options that kube-apiserver does not have."""
+
     data_dir_given: Path | None = None
     free_port: bool = False
     node_name: str = field(default_factory=lambda: socket.gethostname().lower())

@@ -21,6 +21,8 @@ _SHORTEST_SECONDS, _LONGEST_SECONDS = 3600, 1 << 32
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class ServiceAccountOptions:
+    """Values of the command-line options for service account tokens."""
+
     api_audiences: tuple[str, ...] = ()
     """Audiences of this API; empty means the issuers."""
     service_account_issuer: tuple[str, ...] = ("https://kubernetes.default.svc",)

@@ -22,6 +22,8 @@ _BALANCERS = ("130.211.0.0/22", "35.191.0.0/16")
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class ServiceOptions:
+    """Values of the command-line options for Service addresses and ports, and for the ``kubernetes`` Service."""
+
     service_cluster_ip_range: str = ""
     service_node_port_range: range = range(30000, 32768)
     platform_service_node_port: int = 0

@@ -19,6 +19,8 @@ _MOST_STREAMS = (1 << 31) - 1
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class ServingOptions:
+    """Values of the command-line options for the secure port."""
+
     bind_address: str = "0.0.0.0"  # noqa: S104 - upstream's default
     advertise_address: str = ""
     secure_port: int = 6443

@@ -24,6 +24,8 @@ _OVERRIDE_FORM = (
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class StorageOptions(NameOptions):
+    """Values of the command-line options for the storage backend, encryption at rest and event TTL."""
+
     storage_backend: str = ""
     store_servers: tuple[str, ...] = ()
     """URLs; if empty, the store is a file in the data directory."""

@@ -18,6 +18,8 @@ _SUITES_OF_HTTP2 = ("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WI
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)  # only a base of Options
 class TlsOptions:
+    """Values of the command-line options for TLS on the secure port."""
+
     tls_cert_file: Path | None = None
     tls_private_key_file: Path | None = None
     cert_dir: Path | None = None

@@ -19,8 +19,8 @@ def format_check(name: str) -> Callable[[str], bool] | None:
 
 
 def _matching(pattern: str, flags: int = 0) -> Callable[[str], bool]:
-    compiled = re.compile(pattern, flags)
-    return lambda text: compiled.fullmatch(text) is not None
+    # Compiled at the first use, since most servers validate few of the formats.
+    return lambda text: re.fullmatch(pattern, text, flags) is not None
 
 
 def _is_uri(text: str) -> bool:
