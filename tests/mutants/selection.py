@@ -79,20 +79,22 @@ class Selection:
         module = module_name(mutant.path)
         users = self._users[module]
         mirrored, directory = mirror(mutant.path)
-        ranked: defaultdict[int, list[pytest.Item]] = defaultdict(list)
+        ranked: list[tuple[int, float, pytest.Item]] = []
         for test, references in self._tests:
+            shared = len(users & references)
             if test.path == mirrored:
                 rank = 0
             elif module in references:
                 rank = 1 if test.path.is_relative_to(directory) else 2
-            elif not users.isdisjoint(references):
+            elif shared:
                 rank = 3 if test.path.is_relative_to(directory) else 5
             elif directory != UNIT_TESTS and test.path.parent == directory:
                 rank = 4
             else:
                 continue
-            ranked[rank].append(test)
-        return [test for rank in sorted(ranked) for test in ranked[rank]][:LIMIT]
+            # A test that refers to little else is specific, and short.
+            ranked.append((rank, -shared / max(1, len(references)) if rank in (3, 5) else 0, test))
+        return [test for _, _, test in sorted(ranked, key=lambda item: item[:2])[:LIMIT]]
 
     def integration_tests(self, mutant: Mutant) -> list[pytest.Item]:
         """Return the integration tests of the package, first those whose module shares words with its path."""

@@ -160,12 +160,24 @@ def test_probes_need_a_restartable_init_container() -> None:
             {"name": "data", "mountPath": "/data", "mountPropagation": "Bidirectional"},
             ["Forbidden volumeMounts.mountPropagation"],
         ),
+        ({"name": "data", "mountPath": "/data", "mountPropagation": "HostToContainer"}, []),
+        (
+            {"name": "data", "mountPath": "/data", "mountPropagation": "Both"},
+            ["NotSupported volumeMounts.mountPropagation"],
+        ),
     ],
 )
 def test_volume_mounts(mount: dict[str, Any], expected: list[str]) -> None:
     causes = causes_of(containers=[container(volumeMounts=[mount])], volumes=[{"name": "data"}])
 
     assert [text.replace("spec.containers[0].", "") for text in causes] == expected
+
+
+def test_privileged_container_may_propagate_its_mounts() -> None:
+    mount = {"name": "data", "mountPath": "/data", "mountPropagation": "Bidirectional"}
+    privileged = container(volumeMounts=[mount], securityContext={"privileged": True})
+
+    assert causes_of(containers=[privileged], volumes=[{"name": "data"}]) == []
 
 
 def test_block_devices_need_a_claim() -> None:
