@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nodeagent.apiclient.dial import _open_tunnel
+from nodeagent.apiclient import dial as dial_module
+from nodeagent.apiclient.dial import _open_tunnel, dial
 from nodeagent.apiclient.route import route
 from nodeagent.apiclient.transport import ConnectionLost
 from tests.unit.apiclient.streams import PreparedServer
@@ -50,3 +51,37 @@ async def test_tunnel_rejected_by_the_proxy_is_a_lost_connection(status: int) ->
 
     with pytest.raises(ConnectionLost, match=f"proxy p: CONNECT a:443 failed with status {status}"):
         await _open_tunnel(route("https://a", "http://p:80"), proxy.reader, proxy.writer)
+
+
+@pytest.mark.parametrize(("server", "proxy"), [("http://a", ""), ("http://a", "http://p")], ids=["direct", "forwarded"])
+async def test_connection_without_tls_needs_no_tunnel(server: str, proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared = _dialed(monkeypatch, b"")
+
+    connection = await dial(route(server, proxy), None, "")
+
+    assert connection.is_new
+    assert (prepared.request, prepared.transport.aborted) == ("", False)
+
+
+async def test_connection_is_closed_if_the_proxy_rejects_the_tunnel(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared = _dialed(monkeypatch, b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+
+    with pytest.raises(ConnectionLost, match="status 403"):
+        await dial(route("https://a", "http://p"), None, "")
+
+    assert prepared.transport.aborted
+
+
+def _dialed(monkeypatch: pytest.MonkeyPatch, received: bytes) -> PreparedServer:
+    """Return the server to which each connection is established, without TLS."""
+    prepared = PreparedServer(received)
+
+    async def connect(url: object) -> None: ...
+
+    async def open_streams(sock: object, encryption: object, name: object) -> tuple[object, object]:
+        assert encryption is None
+        return prepared.reader, prepared.writer
+
+    monkeypatch.setattr(dial_module, "_connect", connect)
+    monkeypatch.setattr(dial_module, "_open", open_streams)
+    return prepared

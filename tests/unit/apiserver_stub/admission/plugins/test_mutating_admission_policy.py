@@ -260,3 +260,17 @@ async def test_result_has_the_defaults_of_its_kind(cluster, admit):
     await admit(pod, resource=PODS)
 
     assert pod["spec"]["containers"][1]["terminationMessagePath"] == "/dev/termination-log"
+
+
+async def test_policy_for_another_version_sees_the_object_in_it(cluster, admit):
+    kind = {"apiGroups": ["autoscaling"], "resources": ["horizontalpodautoscalers"]}
+    rules = {"matchPolicy": "Equivalent", "resourceRules": [{**RULE, **kind, "apiVersions": ["v2"]}]}
+    expression = "[JSONPatch{op: 'add', path: '/spec/minReplicas', value: size(object.spec.metrics) + 1}]"
+    cluster.add_policy("a", expression, matchConstraints=rules)
+    spec = {"maxReplicas": 3, "scaleTargetRef": {"kind": "D", "name": "d"}, "targetCPUUtilizationPercentage": 50}
+    obj = {"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"}, "spec": spec}
+
+    await admit(obj, resource=REGISTRY.find("autoscaling", "v1", "horizontalpodautoscalers"))
+
+    assert (obj["apiVersion"], obj["kind"]) == ("autoscaling/v1", "HorizontalPodAutoscaler")
+    assert obj["spec"] == {**spec, "minReplicas": 2}
