@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from nodeagent.apiclient import pool
 from nodeagent.apiclient.connect import connect
+from nodeagent.apiclient.connection import Connection
 from nodeagent.apiclient.credentials import CREDENTIALS_SECONDS, Credentials
 from nodeagent.apiclient.http import HttpTransport
 from nodeagent.apiclient.transport import ConnectionLost, Request
@@ -19,6 +21,7 @@ from nodeagent.base import kubeconfig
 from nodeagent.base.tls import generate_ca, issue
 from nodeagent.errors import ConfigError
 from nodeagent.testing import FakeClock, make_config
+from tests.unit.apiclient.streams import PreparedServer
 
 CA = generate_ca("test-ca")
 EXEC_VERSION = "client.authentication.k8s.io/v1"
@@ -156,6 +159,45 @@ async def test_plugin_is_run_again_after_the_server_rejected_its_token(
 
     assert credentials.authorization == "Bearer token-2"
     assert plugin.runs == 2
+
+
+@pytest.mark.parametrize(("status", "second"), [(401, "token-2"), (403, "token-1")])
+async def test_only_401_requests_a_new_token(
+    tmp_path: Path, clock: FakeClock, plugin: Plugin, monkeypatch: pytest.MonkeyPatch, status: int, second: str
+) -> None:
+    exec_credentials(tmp_path, clock, plugin)
+    servers = [
+        PreparedServer(b"HTTP/1.1 %d X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" % status) for _ in "12"
+    ]
+    unused = iter(servers)
+
+    async def dial(*_: object) -> Connection:
+        return next(unused).connection
+
+    monkeypatch.setattr(pool, "dial", dial)
+    transport = HttpTransport(kubeconfig.load(tmp_path / "kubeconfig"), clock)
+    for _ in servers:
+        await transport.request(Request("GET", "/"), 10)
+    await transport.close()
+
+    assert "Authorization: Bearer token-1\r\n" in servers[0].request
+    assert f"Authorization: Bearer {second}\r\n" in servers[1].request
+
+
+async def test_closed_transport_closes_connections_of_streams(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = PreparedServer(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+
+    async def dial(*_: object) -> Connection:
+        return server.connection
+
+    monkeypatch.setattr(pool, "dial", dial)
+    transport = HttpTransport(kubeconfig.load(write(tmp_path / "kubeconfig", token="own")), clock)
+    async with transport.stream(Request("GET", "/"), 10, 10):
+        await transport.close()
+
+        assert server.transport.aborted
 
 
 async def test_failed_plugin_keeps_unexpired_credentials(tmp_path: Path, clock: FakeClock, plugin: Plugin) -> None:
