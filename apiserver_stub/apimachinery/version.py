@@ -9,6 +9,8 @@ from nodeagent.base.release import OLDEST, Release, SelectedRelease
 
 _OLDEST_VERSION = "v1.29.1"
 """Version whose responses are recorded in tests."""
+_WITH_COMPATIBILITY = Release(1, 33)
+"""First release that reports the emulated and the oldest compatible release."""
 
 
 def git_version(release: Release = OLDEST) -> str:
@@ -19,9 +21,16 @@ def git_version(release: Release = OLDEST) -> str:
 def version(reported: str = "", release: Release = OLDEST) -> Object:
     """Return the document at ``/version``, with the git version *reported* if there is one."""
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    compatibility = {
+        "emulationMajor": str(release.major),
+        "emulationMinor": str(release.minor),
+        "minCompatibilityMajor": str(release.major),
+        "minCompatibilityMinor": str(release.minor - 1),
+    }
     return {
         "major": str(release.major),
         "minor": str(release.minor),
+        **(compatibility if release >= _WITH_COMPATIBILITY else {}),
         "gitVersion": reported or git_version(release),
         "gitCommit": "",
         "gitTreeState": "",

@@ -101,6 +101,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             short_names=("hpa",),
             categories=("all",),
             storage=_STORAGE,
+            hashed_version="v2",
             convert=convert,
             strategy=AutoscalerStrategy(settings, to_current),
             subresources=(Subresource("status"),),

@@ -149,6 +149,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             short_names=("crd", "crds"),
             categories=("api-extensions",),
             storage_key=f"{group}/customresourcedefinitions",
+            hashed_version="v1beta1",
             strategy=DefinitionStrategy(
                 cleanup_finalizer(group),
                 ratchets=settings.gates.enabled("CRDValidationRatcheting"),

@@ -12,10 +12,14 @@ from apiserver_stub.kinds.registry import Column, Resource, Strategy
 from apiserver_stub.validation.address_rules import EARLY_RULES, AddressRules
 from apiserver_stub.validation.endpoint_slices import slice_warnings, validate_slice, validate_slice_update
 from apiserver_stub.validation.metadata import MetadataRules
+from nodeagent.base.release import Release
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
     from nodeagent.base.identity import Identity
+
+_STORED_STABLE = Release(1, 36)
+"""First release that stores version ``v1``."""
 
 
 def endpoint_slice_group(identity: Identity) -> str:
@@ -82,7 +86,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             "v1",
             "EndpointSlice",
             "endpointslices",
-            hashed_version="v1beta1",
+            hashed_version="v1" if settings.compatibility_version >= _STORED_STABLE else "v1beta1",
             metadata_rules=MetadataRules(changes=0),
             strategy=EndpointSliceStrategy(
                 AddressRules.of(settings.gates, settings.compatibility_version),

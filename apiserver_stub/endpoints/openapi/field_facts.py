@@ -96,6 +96,7 @@ storage.VolumeAttachmentSpec source
 """Required fields besides those that are always present in JSON and are not objects."""
 
 _NOT_REQUIRED = """
+apiextensions.CustomResourceDefinitionStatus conditions@36- storedVersions@36-
 apps.ControllerRevision data
 apps.StatefulSetOrdinals start
 apps.StatefulSetSpec serviceName@36-

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from apiserver_stub.aggregation.remotes import Remotes
+from apiserver_stub.apimachinery import version as reported
 from apiserver_stub.apimachinery.media import PLAIN, PRETTY, Format
 from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
 from apiserver_stub.apimachinery.status import ApiError
@@ -123,3 +124,36 @@ async def test_discovery_rejects_writes(method: str, path: str) -> None:
         await send(path, method=method)
 
     assert (error.value.code, error.value.details) == (405, {})
+
+
+@pytest.mark.parametrize(
+    ("group", "plural", "release", "expected"),
+    [
+        ("apiextensions.k8s.io", "customresourcedefinitions", "1.29", "jfWCUB31mvA="),
+        ("autoscaling", "horizontalpodautoscalers", "1.36", "qwQve8ut294="),
+        ("discovery.k8s.io", "endpointslices", "1.35", "Nx3SIv6I0mE="),
+        ("discovery.k8s.io", "endpointslices", "1.36", "qgS0xkrxYAI="),
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicies", "1.36", "LYmCf+UMVdg="),
+    ],
+)
+async def test_storage_version_hashes_are_those_of_kubernetes(
+    group: str, plural: str, release: str, expected: str
+) -> None:
+    registry = build_registry(parse([f"--compatibility-version={release}"]))
+    discovery = Discovery(registry, Remotes(Identity()), address, DiscoverySettings())
+    info = RequestInfo("get", f"/apis/{group}/v1")
+    request = Request("GET", info, Query(""), {}, b"", User("u"), PLAIN, Identity())
+
+    reply = await discovery.respond(request)
+
+    assert reply is not None and reply.body is not None
+    found = {item["name"]: item.get("storageVersionHash") for item in json.loads(reply.body)["resources"]}
+    assert found[plural] == expected
+
+
+@pytest.mark.parametrize(("minor", "expected"), [(32, None), (33, "32"), (36, "35")])
+def test_version_names_the_oldest_compatible_release_since_1_33(minor: int, expected: str | None) -> None:
+    found = reported.version("", Release(1, minor))
+
+    assert found.get("minCompatibilityMinor") == expected
+    assert found.get("emulationMinor") == (str(minor) if expected else None)
