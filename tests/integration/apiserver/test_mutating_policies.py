@@ -161,7 +161,7 @@ def test_later_policies_run_again_after_changes(api: Api) -> None:
         (apply(" "), "applyConfiguration.expression", "Required value"),
         ({"patchType": "JSONPatch"}, "jsonPatch", "Required value"),
         ({"patchType": "Other"}, "patchType", "Unsupported value"),
-        (apply("Object{}") | {"jsonPatch": {"expression": "[]"}}, "jsonPatch", "Forbidden"),
+        (apply("Object{}") | {"jsonPatch": {"expression": "[]"}}, "jsonPatch", "Invalid value"),
     ],
 )
 def test_invalid_mutation_is_rejected(api: Api, mutation: dict[str, Any], field: str, detail: str) -> None:
