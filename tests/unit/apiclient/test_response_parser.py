@@ -74,7 +74,7 @@ def test_end_of_the_connection_is_that_of_a_body_without_length() -> None:
         ([b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok", b""], "invalid response: .*closed before"),
         ([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok", b""], "invalid response: .*closed before"),
         ([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n"], "invalid response"),
-        ([b"SSH-2.0-x\r\n"], "invalid response"),
+        ([b"SSH-2.0-x\r\n"], "invalid response: Expected HTTP/"),
         ([b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"], "invalid response"),
         ([b"HTTP/1.1 101 Switching Protocols\r\n\r\n"], "invalid response"),
         (
