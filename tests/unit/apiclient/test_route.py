@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+from urllib.parse import urlsplit
+
 import pytest
 
 from nodeagent.apiclient import dial as dial_module
-from nodeagent.apiclient.dial import _open_tunnel, dial
+from nodeagent.apiclient.dial import _failures_to_connect, _open_tunnel, dial
 from nodeagent.apiclient.route import route
 from nodeagent.apiclient.transport import ConnectionLost
 from tests.unit.apiclient.streams import PreparedServer
@@ -70,6 +73,26 @@ async def test_connection_is_closed_if_the_proxy_rejects_the_tunnel(monkeypatch:
         await dial(route("https://a", "http://p"), None, "")
 
     assert prepared.transport.aborted
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('10.0.0.1', 443)"), "Connection refused"),
+        (OSError(-2, "Name or service not known"), "Name or service not known"),
+        (OSError("Multiple exceptions"), "Multiple exceptions"),
+        (OSError(), "OSError"),
+        (TimeoutError(), "no connection within 10 s"),
+    ],
+)
+def test_failed_connection_is_reported_with_its_reason(error: OSError, reason: str) -> None:
+    with pytest.raises(ConnectionLost) as caught, _failures_to_connect(urlsplit("https://a:6443")):
+        raise error
+
+    text = str(caught.value)
+    assert text.startswith("cannot connect to a:6443: ")
+    assert reason in text
+    assert "[Errno" not in text
 
 
 def _dialed(monkeypatch: pytest.MonkeyPatch, received: bytes) -> PreparedServer:
