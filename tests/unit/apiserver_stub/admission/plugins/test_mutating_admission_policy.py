@@ -190,6 +190,16 @@ async def test_binding_without_parameters_follows_its_action(cluster, admit, pol
         assert await admit() == result
 
 
+@pytest.mark.parametrize(
+    ("binding", "policy"),
+    [({}, {"paramKind": {"apiVersion": "v1", "kind": "Secret"}}), ({"paramRef": {"name": "absent"}}, {})],
+)
+async def test_parameters_are_null_without_a_kind_or_a_reference(cluster, admit, binding, policy):
+    cluster.add_policy("a", put("a", "params == null ? 'none' : 'some'"), binding=binding, **policy)
+
+    assert await admit() == {"a": "none"}
+
+
 async def test_each_selected_parameter_object_is_applied(cluster, admit):
     for name, team in (("one", "blue"), ("two", "blue"), ("three", "red")):
         cluster.add("core/secrets", name, labels={"team": team})
