@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 
 from apiserver_stub.apimachinery.objects import Object
-from nodeagent.base.release import OLDEST, Release, SelectedRelease
+from nodeagent.base.release import BUILD, OLDEST, Release, SelectedRelease
 
 _OLDEST_VERSION = "v1.29.1"
 """Version whose responses are recorded in tests."""
@@ -19,7 +19,10 @@ def git_version(release: Release = OLDEST) -> str:
 
 
 def version(reported: str = "", release: Release = OLDEST) -> Object:
-    """Return the document at ``/version``, with the git version *reported* if there is one."""
+    """Return the document at ``/version``, with the git version *reported*.
+
+    :param reported: if it is empty, that of the release, with the version of this project as build metadata.
+    """
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     compatibility = {
         "emulationMajor": str(release.major),
@@ -31,7 +34,7 @@ def version(reported: str = "", release: Release = OLDEST) -> Object:
         "major": str(release.major),
         "minor": str(release.minor),
         **(compatibility if release >= _WITH_COMPATIBILITY else {}),
-        "gitVersion": reported or git_version(release),
+        "gitVersion": reported or f"{git_version(release)}+{BUILD}",
         "gitCommit": "",
         "gitTreeState": "",
         "buildDate": "1970-01-01T00:00:00Z",

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from apiserver_stub.options.declare import BAD_VALUE, Group
 from apiserver_stub.options.flag_aliases import resolve_aliases
-from nodeagent.base.release import OLDEST
+from nodeagent.base.release import BUILD, OLDEST
 
 _VERSION_HELP = "Print the version and exit; =raw prints only the version, =vX.Y.Z-TEXT sets the reported version."
 
@@ -95,7 +95,7 @@ class _Version(argparse.Action):
             parser.problems.append(f'{BAD_VALUE}"{values}" for "--version" flag: {text}')
             return
         version = git_version(getattr(namespace, "compatibility_version", OLDEST))
-        sys.stdout.write(f"{version}\n" if values == "raw" else f"nodeagent-apiserver {version}\n")
+        sys.stdout.write(f"{version}\n" if values == "raw" else f"nodeagent-apiserver {version}+{BUILD}\n")
         raise SystemExit(0)
 
 

@@ -10,6 +10,8 @@ from msgspec import field
 from nodeagent import __version__
 from nodeagent.base.structs import Struct
 
+BUILD = f"nodeagent-{__version__}"
+"""Version of this project, as build metadata of reported versions."""
 _RELEASE = re.compile(
     r"v?(?P<major>\d{1,3})\.(?P<minor>\d{1,3})(\.\d{1,4})?\+?([-+][0-9A-Za-z.+-]*)?",
     re.ASCII,
@@ -112,7 +114,7 @@ class SelectedRelease(Struct, frozen=True):
     @property
     def node_version(self) -> str:
         """Version that the node reports: that of the release, with the version of the agent as build metadata."""
-        return f"{self.patch_version}+nodeagent-{__version__}"
+        return f"{self.patch_version}+{BUILD}"
 
     def __str__(self) -> str:
         return f"{self.release} ({self.origin})"

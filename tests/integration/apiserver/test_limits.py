@@ -19,6 +19,7 @@ from apiserver_stub.options import OptionsError, parse
 from apiserver_stub.options.metrics import parse_pairs
 from apiserver_stub.pipeline.dispatch import Dispatcher
 from apiserver_stub.server.running_server import RunningServer
+from nodeagent import __version__
 
 from .in_process import start
 
@@ -404,7 +405,7 @@ async def test_request_metrics_have_upstream_names(tmp_path: Path) -> None:
     assert 'apiserver_storage_objects{resource="namespaces"} 4' in text
     assert 'apiserver_current_inflight_requests{request_kind="mutating"} 0' in text
     assert 'kubernetes_feature_enabled{name="WatchList",stage="ALPHA"} 0' in text
-    assert 'git_version="v1.29.1"' in sample(text, "kubernetes_build_info")
+    assert f'git_version="v1.29.1+nodeagent-{__version__}"' in sample(text, "kubernetes_build_info")
     assert float(sample(text, "process_resident_memory_bytes").split()[1]) > 1e7
     for line in text.splitlines():
         assert re.fullmatch(r'# (HELP|TYPE) \w+ .+|\w+(\{(\w+="[^"]*",?)+\})? -?[\d.e+-]+', line), line

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent import __version__
 from nodeagent.base import kubeconfig, tls
 from nodeagent.base.atomic_file import write_private
 
@@ -30,7 +31,7 @@ def test_unauthenticated_clients_reach_only_health_and_version(server: Server) -
     for path in ("/healthz", "/livez", "/readyz"):
         _, headers, body = anonymous.raw("GET", path)
         assert (body, "server" in headers) == (b"ok", False)  # library versions are not exposed
-    assert anonymous.ok("GET", "/version")["gitVersion"].startswith("v1.29.")
+    assert anonymous.ok("GET", "/version")["gitVersion"] == f"v1.29.1+nodeagent-{__version__}"
     for method, path in (
         ("GET", "/api"),
         ("GET", "/metrics"),

@@ -21,6 +21,7 @@ from apiserver_stub import __main__ as program
 from apiserver_stub.options import OptionsError, parse
 from apiserver_stub.server import startup
 from apiserver_stub.server.running_server import RunningServer
+from nodeagent import __version__
 from nodeagent.base.tls import KeyPair, TlsError, generate_ca, issue
 from nodeagent.testing.apiserver import usual_options
 from tests.integration.programs import free_port
@@ -413,7 +414,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any]:
 
 @pytest.mark.row("opt.version")
 async def test_version_flag_prints_or_sets_the_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, "--version")[1].out == "nodeagent-apiserver v1.29.1\n"
+    assert run(capsys, "--version")[1].out == f"nodeagent-apiserver v1.29.1+nodeagent-{__version__}\n"
     assert run(capsys, "--version=raw") == (0, ("v1.29.1\n", ""))
     code, printed = run(capsys, "--version=v1.2.3")
     assert code == 2
