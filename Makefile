@@ -30,6 +30,8 @@ test: $(DEV_READY) ## Run all tests, as CI does; as root, installs the required 
 vm-test: $(DEV_READY) ## Run the tests in an emulated virtual machine, Debian with systemd and cgroup v2; as root, takes minutes
 	tools/vm-parts
 	PYTHON=$(BIN)/python nice tools/vm-image build/vm
+	$(BIN)/python -m tests.vm.releases build/vm-packages
+	for suite in bookworm trixie; do SUITE=$$suite PYTHON=$(BIN)/python nice tools/vm-image --base build/vm-$$suite || exit; done
 	NODEAGENT_VM=build/vm $(BIN)/python -m pytest tests/vm --junit-xml=build/vm/results.xml $(ARGS)
 
 unit: $(DEV_READY) ## Run the unit tests; without root, in less than two minutes
