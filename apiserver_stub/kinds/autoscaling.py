@@ -14,12 +14,15 @@ from apiserver_stub.kinds.disabled_fields import drop_from_autoscaler
 from apiserver_stub.kinds.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.validation.autoscalers import validate_autoscaler, validate_autoscaler_status
 from apiserver_stub.validation.metadata import MetadataRules
+from nodeagent.base.release import Release
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
 
 _STORAGE = "autoscaling/horizontalpodautoscalers"
 _SHOWN = 2
+_TARGETS_NAMED = Release(1, 30)
+"""First release that shows the names of resources in the targets."""
 _UP = {
     "stabilizationWindowSeconds": 0,
     "selectPolicy": "Max",
@@ -83,11 +86,12 @@ class AutoscalerStrategy(Strategy):
 def resources(settings: KindSettings) -> list[Resource]:
     domain = settings.identity.label_domain
     to_old, to_new = partial(to_v1, domain), partial(to_v2, domain)
+    named = settings.compatibility_version >= _TARGETS_NAMED
     columns = (
         NAME,
         Column("Reference", _reference, description="Object that is scaled."),
-        Column("Targets", lambda obj: _targets(_current(to_new, obj)), description="Metrics and their targets."),
-        at("MinPods", "spec.minReplicas", default="<unset>"),
+        Column("Targets", lambda obj: _targets(_current(to_new, obj), named), description="Metrics and their targets."),
+        Column("MinPods", _least),
         at("MaxPods", "spec.maxReplicas", default=0),
         at("Replicas", "status.currentReplicas", default=0),
         AGE,
@@ -121,23 +125,33 @@ def _reference(obj: Object) -> str:
     return f"{reference.get('kind') or ''}/{reference.get('name') or ''}"
 
 
-def _targets(obj: Object) -> str:
+def _least(obj: Object) -> str:
+    least = dig(obj, ("spec", "minReplicas"))
+    return "<unset>" if least is None else str(least)
+
+
+def _targets(obj: Object, named: bool) -> str:
+    """Return the first targets, with the names of resources if *named*."""
     metrics, statuses = dig(obj, ("spec", "metrics")) or [], dig(obj, ("status", "currentMetrics")) or []
     if not metrics:
         return "<none>"
-    texts = [_target(metric, statuses[index] if index < len(statuses) else {}) for index, metric in enumerate(metrics)]
+    texts = [
+        _target(metric, statuses[index] if index < len(statuses) else {}, named) for index, metric in enumerate(metrics)
+    ]
     shown = ", ".join(texts[:_SHOWN])
     return f"{shown} + {len(texts) - _SHOWN} more..." if len(texts) > _SHOWN else shown
 
 
-def _target(metric: Object, status: Object) -> str:
+def _target(metric: Object, status: Object, named: bool) -> str:
     kind = metric.get("type") or ""
     name = kind[:1].lower() + kind[1:]
+    prefix = f"{dig(metric, (name, 'name')) or ''}: " if named and kind in ("Resource", "ContainerResource") else ""
     target, current = dig(metric, (name, "target")) or {}, dig(status, (name, "current")) or {}
     if target.get("averageValue") is not None:
         ending = " (avg)" if kind in ("External", "Object") else ""
-        return f"{current.get('averageValue') or '<unknown>'}/{target['averageValue']}{ending}"
+        return f"{prefix}{current.get('averageValue') or '<unknown>'}/{target['averageValue']}{ending}"
     if kind in ("External", "Object"):
         return f"{current.get('value') or '<unknown>'}/{target.get('value') or 0}"
     desired, there = target.get("averageUtilization"), current.get("averageUtilization")
-    return f"{'<unknown>' if there is None else f'{there}%'}/{'<auto>' if desired is None else f'{desired}%'}"
+    found = "<unknown>" if there is None else f"{there}%"
+    return f"{prefix}{found}/{'<auto>' if desired is None else f'{desired}%'}"

@@ -47,6 +47,10 @@ class JobStrategy(Strategy):
 
     counted = ("spec",)
     orphans_dependents = True
+    deletion_warning = (
+        "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or "
+        "set propagationPolicy=Orphan to suppress this warning"
+    )
 
     def __init__(self, settings: KindSettings) -> None:
         self._template, self._gates = PodTemplateRules(settings), settings.gates

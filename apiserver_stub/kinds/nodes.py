@@ -18,11 +18,15 @@ from apiserver_stub.validation.nodes import (
     validate_node,
     validate_node_update,
 )
+from nodeagent.base.release import Release
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
     from nodeagent.base.gates import FeatureGates
     from nodeagent.base.identity import Identity
+
+_KERNEL_WITH_ARCHITECTURE = Release(1, 36)
+"""First release that shows the architecture with the version of the kernel."""
 
 
 class NodeStrategy(Strategy):
@@ -76,6 +80,7 @@ def _drop_configuration(node: Object) -> None:
 
 def resources(settings: KindSettings) -> list[Resource]:
     role_prefix, role_label = settings.identity.label("", "node-role"), settings.identity.label("role")
+    with_architecture = settings.compatibility_version >= _KERNEL_WITH_ARCHITECTURE
     return [
         Resource(
             "",
@@ -102,13 +107,20 @@ def resources(settings: KindSettings) -> list[Resource]:
                 Column("Internal-IP", lambda node: _address(node, "InternalIP"), wide=True),
                 Column("External-IP", lambda node: _address(node, "ExternalIP"), wide=True),
                 _info("OS-Image", "osImage"),
-                _info("Kernel-Version", "kernelVersion"),
+                Column("Kernel-Version", partial(_kernel, with_architecture), wide=True),
                 _info("Container-Runtime", "containerRuntimeVersion"),
             ),
             fields={"spec.unschedulable": ("spec", "unschedulable")},
             storage_key="minions",
         )
     ]
+
+
+def _kernel(with_architecture: bool, node: Object) -> str:
+    """Return the version of the kernel, and the architecture if *with_architecture*."""
+    info = dig(node, ("status", "nodeInfo")) or {}
+    architecture = info.get("architecture") if with_architecture else None
+    return f"{info.get('kernelVersion') or '<unknown>'}{f' ({architecture})' if architecture else ''}"
 
 
 def _info(title: str, member: str) -> Column:

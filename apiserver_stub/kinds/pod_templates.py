@@ -126,6 +126,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             "podtemplates",
             metadata_rules=MetadataRules(whole=repetitions(settings.compatibility_version) - 1),
             strategy=PodTemplateStrategy(settings),
+            returns_deleted=True,
             columns=(
                 NAME,
                 Column(names.name, names.cell, description=names.description),

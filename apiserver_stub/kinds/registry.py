@@ -96,6 +96,9 @@ class Strategy:
     orphans_dependents = False
     """``True`` if a deletion without a propagation policy releases the dependents instead of deleting them."""
 
+    deletion_warning = ""
+    """Warning about the deletion of one object without a propagation policy; empty: none."""
+
     async def reserve(
         self, store: Store, new: Object | None, old: Object | None, *, dry_run: bool = False
     ) -> Reservation:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, invalid_each, invalid_value
-from apiserver_stub.kinds.columns import NAME, at
+from apiserver_stub.kinds.columns import CREATED_AT, NAME
 from apiserver_stub.kinds.registry import Resource, Strategy
 from apiserver_stub.validation.labels import validate_selector
 from apiserver_stub.validation.quantities import validate_nonnegative_amount
@@ -51,10 +51,6 @@ def resources(settings: KindSettings) -> list[Resource]:
             "csistoragecapacities",
             strategy=StorageCapacityStrategy(),
             unconditional_update=False,
-            columns=(
-                NAME,
-                at("StorageClassName", "storageClassName", default=""),
-                at("Capacity", "capacity", default="<unset>"),
-            ),
+            columns=(NAME, CREATED_AT),
         )
     ]

@@ -42,6 +42,8 @@ async def delete(context: VerbContext, request: Request, resource: Resource) -> 
     info = request.info
     key = resource.key(info.namespace, info.name)
     await _admit(context, request, resource, key, info.name, options)
+    if not options["propagationPolicy"] and options["orphanDependents"] is None and resource.strategy.deletion_warning:
+        request.warnings.append(resource.strategy.deletion_warning)
     try:
         _, removed = await remove(context, resource, key, info.name, options)
     except DryRun as dry_run:

@@ -172,3 +172,38 @@ def test_columns_follow_the_release(group: str, plural: str, release: str, expec
     assert resource is not None
 
     assert [(column.name, column.wide) for column in resource.columns] == [(name, False) for name in expected]
+
+
+def cells(group: str, version: str, plural: str, release: str, obj: dict[str, Any]) -> dict[str, Any]:
+    resource = build_registry(parse([f"--compatibility-version={release}"])).find(group, version, plural)
+    assert resource is not None
+    return {column.name: column.cell(obj) for column in resource.columns}
+
+
+@pytest.mark.parametrize(("release", "targets"), [("1.29", "<unknown>/50%"), ("1.30", "cpu: <unknown>/50%")])
+def test_targets_of_autoscalers_have_names_since_1_30(release: str, targets: str) -> None:
+    metric = {"type": "Resource", "resource": {"name": "cpu", "target": {"averageUtilization": 50}}}
+    scaler = {
+        "apiVersion": "autoscaling/v2",
+        "metadata": {"name": "h"},
+        "spec": {"minReplicas": 2, "metrics": [metric]},
+    }
+
+    shown = cells("autoscaling", "v2", "horizontalpodautoscalers", release, scaler)
+
+    assert (shown["Targets"], shown["MinPods"]) == (targets, "2")
+
+
+@pytest.mark.parametrize(("release", "kernel"), [("1.35", "6.1"), ("1.36", "6.1 (amd64)")])
+def test_kernels_of_nodes_have_an_architecture_since_1_36(release: str, kernel: str) -> None:
+    node = {"metadata": {"name": "n"}, "status": {"nodeInfo": {"kernelVersion": "6.1", "architecture": "amd64"}}}
+
+    assert cells("", "v1", "nodes", release, node)["Kernel-Version"] == kernel
+
+
+def test_storage_capacities_have_the_default_columns() -> None:
+    capacity = {"metadata": {"name": "c", "creationTimestamp": "2024-01-02T03:04:05Z"}}
+
+    shown = cells("storage.k8s.io", "v1", "csistoragecapacities", "1.36", capacity)
+
+    assert shown == {"Name": "c", "Created At": "2024-01-02T03:04:05Z"}
