@@ -13,6 +13,7 @@ from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
 from nodeagent.base.aio import Clock
+from nodeagent.base.gointeger import parse_digits
 from nodeagent.contracts.server import SENT_BYTES
 from nodeagent_plugins.routes_logs.beneath import open_beneath
 from nodeagent_plugins.routes_logs.follow import opened, read_file
@@ -135,9 +136,9 @@ def _tail_lines(request: web.Request) -> int | None:
     text = request.query.get("tailLines", "")
     if not text:
         return None
-    if not (text.isascii() and text.isdigit()):
+    if (number := parse_digits(text)) is None:
         raise web.HTTPBadRequest(text="tailLines must be a whole number\n")
-    return int(text)
+    return number
 
 
 def _type(path: str) -> str:

@@ -55,6 +55,13 @@ async def test_file_is_sent_completely_or_in_part(node):
     assert (last, tail) == (200, "three\n")
 
 
+@pytest.mark.parametrize("number", ["-1", "1.5", "9" * 5000])
+async def test_invalid_number_of_lines_is_rejected(node, number):
+    status, text, _ = await node.fetch(f"/logs/syslog?tailLines={number}", tls=node.pki.client("admin"))
+
+    assert (status, text) == (400, "tailLines must be a whole number\n")
+
+
 async def test_connection_stays_open_after_a_file(node, caplog):
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=node.pki.client("admin"), limit=1)) as session:
         for _ in range(3):
