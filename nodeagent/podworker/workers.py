@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from nodeagent.allocation.metrics import count_requested
 from nodeagent.base.aio import TaskOwner
@@ -55,6 +57,8 @@ class PodWorkers:
         self._rejected: dict[str, Pod] = {}
         self._queued: dict[str, Pod] = {}
         self._changes: asyncio.Queue[Change | RetryResizes] = asyncio.Queue()
+        self._waiting: Counter[str] = Counter()
+        """Number of queued changes by UID of the pod, with the one that is being applied."""
         self._tasks = TaskOwner("pods", close_seconds=10)
 
     # --- sources --------------------------------------------------------------------------------------------
@@ -64,11 +68,20 @@ class PodWorkers:
         self._desired.expect(sources)
 
     def publish(self, source: str, pods: Sequence[Pod]) -> None:
-        """Queue the changes of a source's new set of pods."""
+        """Apply the changes of a source's new set of pods to their workers, or queue them.
+
+        A change of a pod that has a worker does not wait for the admission of other pods, which may take long.
+        """
         changes = self._desired.publish(source, pods)
         _log_changes(source, changes)
         for change in changes:
-            self._changes.put_nowait(change)
+            worker = self._workers.get(change.pod.uid)
+            immediate = worker is not None and not self._waiting[change.pod.uid] and not is_mirror(change.pod)
+            if immediate and change.kind not in (ChangeKind.ADDED, ChangeKind.DUPLICATE):
+                with _logged_failure(change):
+                    self._change(change, worker)
+            else:
+                self._queue(change)
 
     async def run(self) -> None:
         """Apply changes one after the other until cancelled; pods keep running afterwards."""
@@ -87,11 +100,10 @@ class PodWorkers:
                     await self._resizer.retry(change.trigger, self._workers, self._desired, self._admit)
                     continue
                 try:
-                    await self._apply(change)
-                except Exception:
-                    _log.exception(
-                        "Failed to apply pod change", extra={"pod": change.pod.full_name, "change": change.kind.value}
-                    )
+                    with _logged_failure(change):
+                        await self._apply(change)
+                finally:
+                    self._waiting -= Counter([change.pod.uid])
         finally:
             await self._tasks.close()
 
@@ -194,6 +206,10 @@ class PodWorkers:
 
     # --- helpers --------------------------------------------------------------------------------------------
 
+    def _queue(self, change: Change) -> None:
+        self._waiting[change.pod.uid] += 1
+        self._changes.put_nowait(change)
+
     async def _apply(self, change: Change) -> None:
         pod = change.pod
         if change.kind is ChangeKind.DUPLICATE:
@@ -203,9 +219,15 @@ class PodWorkers:
             self._mirror(change.kind, pod)
             return
         worker = self._workers.get(pod.uid)
+        if change.kind is ChangeKind.ADDED:
+            await self._add(pod, worker)
+        else:
+            self._change(change, worker)
+
+    def _change(self, change: Change, worker: PodWorker | None) -> None:
+        """Apply the update or the removal of a pod."""
+        pod = change.pod
         match change.kind:
-            case ChangeKind.ADDED:
-                await self._add(pod, worker)
             case ChangeKind.UPDATED | ChangeKind.STATUS:
                 if worker is not None:
                     self._update(worker, change)
@@ -294,7 +316,7 @@ class PodWorkers:
     def _admission_due(self, uid: str) -> None:
         """Add a pod again whose admission was pending."""
         if (pod := self._queued.pop(uid, None)) is not None:
-            self._changes.put_nowait(Change(ChangeKind.ADDED, pod, "admission"))
+            self._queue(Change(ChangeKind.ADDED, pod, "admission"))
 
     def _report_duplicate(self, pod: Pod, source: str) -> None:
         """Report a pod that is ignored because another pod has the same name."""
@@ -336,7 +358,7 @@ class PodWorkers:
                 del self._queued[uid]
                 if uid == pod.uid:
                     RESTARTED.inc("true" if is_static(pod) else "")
-                self._changes.put_nowait(Change(ChangeKind.ADDED, waiting, "queue"))
+                self._queue(Change(ChangeKind.ADDED, waiting, "queue"))
 
     def ended(self) -> None:
         """Retry pending resizes after a pod has terminated."""
@@ -368,6 +390,15 @@ class PodWorkers:
     def _need(self) -> WorkerComponents:
         assert self._components is not None, "run() has not started"
         return self._components
+
+
+@contextmanager
+def _logged_failure(change: Change) -> Iterator[None]:
+    """Log an error of the block, so that it affects only this change."""
+    try:
+        yield
+    except Exception:
+        _log.exception("Failed to apply pod change", extra={"pod": change.pod.full_name, "change": change.kind.value})
 
 
 def _log_changes(source: str, changes: Sequence[Change]) -> None:

@@ -613,6 +613,27 @@ async def test_pod_of_unknown_status_is_read_before_its_sync(clock):
         assert harness.runtime.running() == ["web/main"]
 
 
+class Undecided:
+    """Plugin that never decides about the pod ``slow``, depending on the other pods."""
+
+    @hookimpl
+    async def nodeagent_admit_pod(self, pod, active):
+        if pod.name == "slow":
+            await asyncio.Event().wait()
+
+
+async def test_removal_of_a_pod_does_not_wait_for_the_admission_of_another(clock):
+    async with living(Harness(clock, Undecided())) as harness:
+        web, slow = make_pod("web"), make_pod("slow")
+        await harness.publish(web)
+        await harness.publish(web, slow)
+
+        await harness.publish(slow)
+
+        assert harness.runtime.running() == []
+        assert harness.workers.get(web.uid) is None
+
+
 async def test_failing_admission_plugin_rejects_the_pod(clock):
     rejections = ADMISSION_REJECTIONS.value("UnexpectedAdmissionError")
     async with living(Harness(clock, Refuser(error=OSError("boom")))) as harness:
