@@ -77,6 +77,8 @@ def layers():
     found = []
     for contract in (contract for contract in contracts if contract["type"] == "layers"):
         (package,) = contract["containers"]
+        if "." in package:
+            continue  # Its modules belong to a layer of the top-level package.
         found.append([package])
         for layer in reversed(contract["layers"]):
             prefixes = tuple(f"{package}.{name}." for name in re.split(r" [|:] ", layer))
