@@ -103,7 +103,9 @@ class PodWorkers:
                     with _logged_failure(change):
                         await self._apply(change)
                 finally:
-                    self._waiting -= Counter([change.pod.uid])
+                    self._waiting[change.pod.uid] -= 1
+                    if not self._waiting[change.pod.uid]:
+                        del self._waiting[change.pod.uid]
         finally:
             await self._tasks.close()
 

@@ -68,12 +68,14 @@ def current_backoff(
 def remaining(
     runs: Sequence[RuntimeContainerStatus], spec_hash: str, now: int, limits: BackoffLimits = _DEFAULT
 ) -> float:
-    """Return for how many seconds the next start is delayed; never longer than the back-off, if the clock is set."""
+    """Return for how many seconds the next start is delayed; 0 if the clock was set back to before the latest exit."""
     backoff, exited = current_backoff(runs, spec_hash, now, limits), _latest_exit(runs)
     if not backoff or exited is None:
         return 0.0
     passed = (now - (exited.finished_at or exited.created_at)) / _NANO
-    return min(float(backoff), max(0.0, min(backoff - passed, _expires_in(runs[0], now))))
+    if passed < 0:
+        return 0.0  # Otherwise, each sync would delay the start again until the clock has passed the exit.
+    return max(0.0, min(backoff - passed, _expires_in(runs[0], now)))
 
 
 def next_backoff(
