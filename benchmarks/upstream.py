@@ -35,6 +35,7 @@ class Kubelet(NodeAgent):
             "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": self.api is not None}},
             "authorization": {"mode": "Webhook" if self.api is not None else "AlwaysAllow"},
             "failSwapOn": False,
+            "failCgroupV1": False,
             **config,
         }
         file = self.directory / "kubelet.yaml"

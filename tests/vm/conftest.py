@@ -114,6 +114,6 @@ def prepare(node: VirtualNode, configuration: str) -> None:
     node.run(f"sed -i -E '/^({'|'.join(keys)}):/d' /etc/nodeagent/config.yaml")
     node.run("cat >> /etc/nodeagent/config.yaml", text=configuration)
     for unit in ("nodeagent", "nodeagent-apiserver"):
-        node.run(f"mkdir /etc/systemd/system/{unit}.service.d")
+        node.run(f"mkdir -p /etc/systemd/system/{unit}.service.d")
         node.write(f"/etc/systemd/system/{unit}.service.d/slow.conf", SLOW)
     node.run("systemctl daemon-reload", seconds=300)
