@@ -284,7 +284,7 @@ def test_reload_applies_a_valid_configuration_only(node: VirtualNode, steady: di
 
     node.run(f"mv {file}.kept {file} && systemctl reload nodeagent", seconds=300)
     wait_until(lambda: most() == "110", "what was is in force again", 120, 2.0)
-    assert node.run(show) == before
+    wait_until(lambda: node.run(show) == before, "the unit is no longer reloading", 120, 2.0)
     assert untouched(steady, node.wait_for_running(*STEADY))
 
 
