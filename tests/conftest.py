@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from hypothesis import HealthCheck, settings
 
 from nodeagent.testing.clock import FakeClock
@@ -35,6 +36,16 @@ IN_CI = bool(os.environ.get("CI"))
 async def clock() -> FakeClock:
     """Clock that the test advances."""
     return FakeClock()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def grpc_thread() -> AsyncIterator[None]:
+    """Start gRPC's thread for the session, so that the first test that needs it does not leak it."""
+    import grpc.aio
+
+    grpc.aio.init_grpc_aio()
+    yield
+    grpc.aio.shutdown_grpc_aio()
 
 
 @pytest.fixture(autouse=True)

@@ -121,7 +121,7 @@ class Connection:
         except DecodeError:
             failure = RpcError("Internal", "invalid response", local=True)
         except grpc.aio.AioRpcError as error:
-            failure = _translate(error)
+            failure = rpc_error(error)
         except asyncio.CancelledError:
             failure = _closed()
         finally:
@@ -150,7 +150,7 @@ class Connection:
         except DecodeError:
             failure = RpcError("Internal", "invalid response", local=True)
         except grpc.aio.AioRpcError as error:
-            failure = _translate(error)
+            failure = rpc_error(error)
         except asyncio.CancelledError:
             failure = _closed()
         raise failure  # Outside of the handler, whose traceback would keep the channel alive.
@@ -184,6 +184,17 @@ def is_socket(path: str) -> bool:
         return False
 
 
+def rpc_error(error: grpc.aio.AioRpcError) -> RpcError:
+    """Return the error of a call as Go clients report it."""
+    code, details = error.code(), error.details() or ""
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return RpcError("DeadlineExceeded", "context deadline exceeded")
+    # A connection that breaks is reported with various codes.
+    if code in {grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL} and details.startswith(_BROKEN):
+        return RpcError("Unavailable", details)
+    return RpcError(_GO_NAMES[code], details)
+
+
 def _closed() -> RpcError:
     """Return the error for a call that gRPC has cancelled, because another task has closed the connection.
 
@@ -193,16 +204,6 @@ def _closed() -> RpcError:
     if task is None or task.cancelling():
         raise  # noqa: PLE0704  called in a handler
     return RpcError("Unavailable", "connection closed")
-
-
-def _translate(error: grpc.aio.AioRpcError) -> RpcError:
-    code, details = error.code(), error.details() or ""
-    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return RpcError("DeadlineExceeded", "context deadline exceeded")
-    # A connection that breaks is reported with various codes.
-    if code in {grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL} and details.startswith(_BROKEN):
-        return RpcError("Unavailable", details)
-    return RpcError(_GO_NAMES[code], details)
 
 
 def _serialize(request: Message) -> bytes:

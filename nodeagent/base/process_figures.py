@@ -10,7 +10,8 @@ class ProcessFigure(NamedTuple):
 
     :ivar name: name of the metric.
     :ivar kind: ``counter`` or ``gauge``.
-    :ivar description: upstream's help text, with the unit.
+    :ivar description: upstream's help text.
+    :ivar value: in the unit that *name* ends with.
     """
 
     name: str

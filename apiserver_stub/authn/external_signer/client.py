@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
+from urllib.parse import quote
 
-import grpc
 import grpc.aio
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from apiserver_stub.authn.external_signer.proto import external_jwt_pb2 as pb
 from apiserver_stub.authn.token_keys import SigningError
+from nodeagent.base.plugin_rpc import RpcError, rpc_error
 
 _VERSIONS = ("v1", "v1alpha1")
 """Versions of the service, which differ only in their name; releases before 1.34 have only the second one."""
@@ -20,6 +21,7 @@ _CHANNEL: Sequence[tuple[str, Any]] = (
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
 )
+_UNIMPLEMENTED = "Unimplemented"
 Response = TypeVar("Response", bound=Message)
 
 
@@ -31,7 +33,7 @@ class SignerClient:
     """
 
     def __init__(self, address: str) -> None:
-        target = f"unix-abstract:{address[1:]}" if address.startswith("@") else f"unix:{address}"
+        target = f"unix-abstract:{quote(address[1:])}" if address.startswith("@") else f"unix:{quote(address)}"
         self._channel = grpc.aio.insecure_channel(target, options=_CHANNEL)
         self._version = _VERSIONS[0]
 
@@ -64,28 +66,28 @@ class SignerClient:
         other = next(version for version in _VERSIONS if version != self._version)
         try:
             return await self._attempt(self._version, method, request, kind, seconds)
-        except grpc.aio.AioRpcError as error:
-            if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
-                raise _signing_error(error) from error
+        except RpcError as error:
+            if error.code != _UNIMPLEMENTED:
+                raise SigningError(str(error)) from error
         try:
             response = await self._attempt(other, method, request, kind, seconds)
-        except grpc.aio.AioRpcError as error:
-            raise _signing_error(error) from error
+        except RpcError as error:
+            raise SigningError(str(error)) from error
         self._version = other
         return response
 
     async def _attempt(
         self, version: str, method: str, request: Message, kind: type[Response], seconds: float
     ) -> Response:
+        # The client of gRPC would return None for a response that it fails to decode.
         call = self._channel.unary_unary(
             f"/{version}.ExternalJWTSigner/{method}",
-            request_serializer=lambda message: message.SerializeToString(),
-            response_deserializer=kind.FromString,
+            request_serializer=type(request).SerializeToString,
+            response_deserializer=bytes,
         )
-        response: Response = await call(request, timeout=seconds, wait_for_ready=True)
-        return response
-
-
-def _signing_error(error: grpc.aio.AioRpcError) -> SigningError:
-    name = error.code().name.title().replace("_", "")
-    return SigningError(f"rpc error: code = {name} desc = {(error.details() or '')[:500]}")
+        try:
+            return kind.FromString(await call(request, timeout=seconds, wait_for_ready=True))
+        except DecodeError as error:
+            raise RpcError("Internal", "invalid response", local=True) from error
+        except grpc.aio.AioRpcError as error:
+            raise rpc_error(error) from error

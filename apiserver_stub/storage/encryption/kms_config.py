@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from apiserver_stub.storage.encryption.data_keys import CAPACITY
+from apiserver_stub.storage.encryption.data_keys import CAPACITY, DataKeys
 from apiserver_stub.storage.encryption.transformers import Transformer
 from nodeagent.base.duration import parse_duration
 
@@ -45,7 +45,6 @@ def check_kms(body: dict[str, Any], path: str, *, allows_v1: bool) -> Iterator[s
 
 def build_kms(body: dict[str, Any]) -> Transformer:
     """Return the transformer of a valid provider."""
-    from apiserver_stub.storage.encryption.data_keys import DataKeys
     from apiserver_stub.storage.encryption.kms_v1 import KmsV1Transformer
     from apiserver_stub.storage.encryption.kms_v2 import KmsV2Transformer
 

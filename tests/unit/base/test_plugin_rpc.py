@@ -11,22 +11,15 @@ from pathlib import Path
 
 import grpc.aio
 import pytest
-import pytest_asyncio
 
 from nodeagent.base.plugin_rpc import MAX_MESSAGE_BYTES, RpcError, connect, is_socket, methods_of
 from nodeagent.base.pluginproto import plugin_v1_pb2
 from nodeagent.base.pluginproto import registration_pb2 as registration
 from nodeagent.base.rpc_server import serve
 
+pytestmark = pytest.mark.usefixtures("grpc_thread")
+
 GET_INFO = methods_of(registration.DESCRIPTOR.services_by_name["Registration"])["GetInfo"]
-
-
-@pytest_asyncio.fixture(scope="session", loop_scope="session", autouse=True)
-async def grpc_thread():
-    """Start gRPC's thread for the session, so that the first test that needs it does not leak it."""
-    grpc.aio.init_grpc_aio()
-    yield
-    grpc.aio.shutdown_grpc_aio()
 
 
 @pytest.fixture
