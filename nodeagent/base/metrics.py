@@ -24,6 +24,8 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Default bounds for durations."""
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+Row = tuple[str, str, float, int]
+"""Suffix of the name, labels as text, value, and time of the measurement in epoch nanoseconds or 0."""
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _TOTAL = "_total"
 
@@ -55,31 +57,45 @@ class Family:
     :param deprecated: release that deprecated the metric; it is then exposed only on request.
     """
 
-    __slots__ = ("deprecated", "kind", "labels", "name", "rows", "text")
+    __slots__ = ("_histograms", "_rows", "deprecated", "kind", "labels", "name", "text")
 
     def __init__(self, name: str, kind: str, text: str, labels: Sequence[str] = (), *, deprecated: str = "") -> None:
         self.name, self.kind, self.labels, self.deprecated = name, kind, tuple(labels), deprecated
         self.text = f"(Deprecated since {deprecated}) {text}" if deprecated else text
-        self.rows: list[tuple[str, str, float, int]] = []
-        """Suffix of the name, labels as text, value, and time of the measurement in epoch nanoseconds or 0."""
+        self._rows: list[Row] = []
+        self._histograms: list[tuple[Buckets, Sequence[str]]] = []
+
+    @property
+    def rows(self) -> Iterator[Row]:
+        """Samples; those of histograms are generated while they are read, as there are many."""
+        yield from self._rows
+        for buckets, values in self._histograms:
+            yield from self._rows_of(buckets, values)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._rows and not self._histograms
 
     def add(self, value: float, *values: str, at: int = 0) -> None:
         """Add a sample with these label values, measured at *at* (epoch nanoseconds, 0 if unspecified)."""
-        self.rows.append(("", label_text(self.labels, values), value, at))
+        self._rows.append(("", label_text(self.labels, values), value, at))
 
     def add_text(self, value: float, labels: str, at: int = 0) -> None:
         """Add a sample with formatted labels, for many samples with the same labels."""
-        self.rows.append(("", labels, value, at))
+        self._rows.append(("", labels, value, at))
 
     def add_buckets(self, buckets: Buckets, *values: str) -> None:
-        """Add a histogram with these label values."""
+        """Add a histogram with these label values; *buckets* are read when the metrics are exposed."""
+        self._histograms.append((buckets, values))
+
+    def _rows_of(self, buckets: Buckets, values: Sequence[str]) -> Iterator[Row]:
         label_pairs = label_text(self.labels, values)
         cumulated = list(accumulate(buckets.counts))
         for bound, count in zip((*buckets.bounds, inf), cumulated, strict=True):
             limit = f'le="{_number(bound)}"'
-            self.rows.append(("_bucket", f"{label_pairs},{limit}" if label_pairs else limit, count, 0))
-        self.rows.append(("_sum", label_pairs, buckets.total, 0))
-        self.rows.append(("_count", label_pairs, cumulated[-1], 0))
+            yield "_bucket", f"{label_pairs},{limit}" if label_pairs else limit, count, 0
+        yield "_sum", label_pairs, buckets.total, 0
+        yield "_count", label_pairs, cumulated[-1], 0
 
 
 class _Instrument:
@@ -226,10 +242,14 @@ def expose(families: Iterable[Family], accept: str = "", *, deprecated: bool = F
     :param accept: the request's header ``Accept``.
     :param deprecated: whether deprecated metrics are included.
     """
-    exposed = (family for family in families if family.rows and (deprecated or not family.deprecated))
-    if "application/openmetrics-text" in accept:
-        return "".join([*_open_lines(exposed), "# EOF\n"]).encode(), OPEN_METRICS
-    return "".join(_text_lines(exposed)).encode(), TEXT
+    exposed = (family for family in families if not family.is_empty and (deprecated or not family.deprecated))
+    is_open = "application/openmetrics-text" in accept
+    body = bytearray()  # Lines are not collected: a page can have 100,000 of them.
+    for line in _open_lines(exposed) if is_open else _text_lines(exposed):
+        body += line.encode()
+    if is_open:
+        body += b"# EOF\n"
+    return bytes(body), OPEN_METRICS if is_open else TEXT
 
 
 def _text_lines(families: Iterable[Family]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open
@@ -122,3 +123,20 @@ def test_sampled_gauge_is_sampled_at_each_scrape():
     values["",] = 4
 
     assert samples() == {("test_pods", ("true",)): 1, ("test_pods", ("",)): 4}
+
+
+def test_large_page_needs_a_multiple_of_its_size_only():
+    """Lines are many small objects, whose memory the process would keep as fragments."""
+    histogram = Histogram("duration_seconds", "Duration.", ("path",))
+    for number in range(2000):
+        histogram.observe(number % 7, f"path-{number}")
+
+    tracemalloc.start()
+    try:
+        body, _ = expose(instruments("test_"))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert len(body) > 1_000_000
+    assert peak < 2.6 * len(body)
