@@ -15,7 +15,7 @@ from typing import Any
 from apiserver_stub.apimachinery.go_format import type_name
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.quantities import FORMAT_WRONG, InvalidQuantity, canonical, of_resource_list
-from apiserver_stub.schema.shapes import Form, Shape
+from apiserver_stub.schema.shapes import UNKNOWN, Form, Shape
 from nodeagent.base import gobase64, gotime
 
 _INDEX = re.compile(r"\[\d+\]")
@@ -251,7 +251,7 @@ def _map_check(shape: Shape, complete: bool) -> Check:
 
 
 def _list_check(shape: Shape, complete: bool) -> Check:
-    item = shape.item or Shape(Form.ANY)
+    item = shape.item or UNKNOWN
     check_item = _check_of(item, complete)
     is_text = item.form is Form.TEXT
     expected = f"[]v1.{item.name}" if item.form is Form.OBJECT else f"[]{item.form.value}"

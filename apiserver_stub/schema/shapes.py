@@ -140,7 +140,13 @@ class Shape:
         return _ZEROS.get(self.form)
 
 
-UNKNOWN = Shape(Form.ANY)
+@cache
+def plain(form: Form) -> Shape:
+    """Return the shape of values of *form* without further properties, one for all fields; it must not be changed."""
+    return Shape(form)
+
+
+UNKNOWN = plain(Form.ANY)
 DEDUCED = Shape(Form.DEDUCED)
 _DEDUCED_MAP = Shape(Form.MAP, item=DEDUCED)
 
@@ -179,7 +185,7 @@ def of(api_version: str, kind: str, api_domain: str) -> Shape | None:
 
 def _with_type(shape: Shape) -> Shape:
     """Return *shape* with the fields ``kind`` and ``apiVersion``."""
-    text = Shape(Form.TEXT)
+    text = plain(Form.TEXT)
     return replace(shape, members={"kind": text, "apiVersion": text, **shape.members})
 
 
@@ -273,14 +279,14 @@ def _value(member: FieldDescriptor) -> Shape:
     message: Any = member.message_type
     if message is not None:
         if message.name == "ExtraValue":
-            return Shape(Form.LIST, item=Shape(Form.TEXT))
+            return Shape(Form.LIST, item=plain(Form.TEXT))
         special = _SPECIAL.get(message.name)
         if special is not None:
-            return Shape(special)
+            return plain(special)
         # Items of lists have the type of the list, those of other fields have their own.
         embedded = apiproto.is_kind(message) and not apiproto.is_kind(_owner(member))
         return _with_type(_object(message)) if embedded else _object(message)
-    return Shape(_scalars()[member.type])
+    return plain(_scalars()[member.type])
 
 
 def _owner(member: FieldDescriptor) -> Any:

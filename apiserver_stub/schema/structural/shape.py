@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apiserver_stub.schema.shapes import DEDUCED, UNKNOWN, Form, Shape
+from apiserver_stub.schema.shapes import DEDUCED, UNKNOWN, Form, Shape, plain
 from apiserver_stub.schema.structural.embedded import metadata_shape
 from apiserver_stub.schema.structural.tree import Node
 
@@ -23,13 +23,13 @@ def _shape(node: Node, *, keeps: bool = False) -> Shape:
     """
     keeps = keeps or node.preserves_unknown
     if node.int_or_text:
-        return Shape(Form.INT_OR_TEXT)
+        return plain(Form.INT_OR_TEXT)
     if node.type == "array":
         return _list(node, keeps=keeps)
     if node.type == "object":
         return _object(node, keeps=keeps, resource=node.is_resource)
     if node.type in _SCALARS:
-        return Shape(_SCALARS[node.type])
+        return plain(_SCALARS[node.type])
     return DEDUCED if keeps else UNKNOWN
 
 
@@ -58,7 +58,7 @@ def _object(node: Node, *, keeps: bool, resource: bool) -> Shape:
         return Shape(Form.MAP, item=DEDUCED, atomic=atomic)
     members = {name: _shape(content, keeps=keeps) for name, content in node.properties.items()}
     if resource:
-        text = Shape(Form.TEXT)
+        text = plain(Form.TEXT)
         members |= {"apiVersion": text, "kind": text, "metadata": metadata_shape()}
     other = DEDUCED if keeps or node.is_map else None
     return Shape(Form.OBJECT, members=members, other=other, atomic=atomic)
