@@ -72,8 +72,7 @@ class Schemas:
         for kind in ("Status", "Namespace"):  # They contain the metadata of lists and of objects.
             part = shapes.of("v1", kind, self._api_domain)
             for shape in () if part is None else shapes.walk(part.members["metadata"], self.minor):
-                if shape.form is Form.OBJECT:
-                    self.found.setdefault(_name(shape), self._object(shape))
+                self._add_part(shape)
         return name
 
     def add(self, group: str, version: str, kind: str, *, lists: bool = False) -> str | None:
@@ -85,13 +84,18 @@ class Schemas:
         name = _name(shape)
         self.found[name] = self._object(shape) | _of_kind(group, version, kind)
         for part in shapes.walk(shape, self.minor):
-            if part is not shape and part.form is Form.OBJECT:
-                self.found.setdefault(_name(part), self._object(part))
+            if part is not shape:
+                self._add_part(part)
         listed = shapes.of(api_version, f"{kind}List", self._api_domain) if lists else None
         if listed is not None:
             self.found[_name(listed)] = self._object(listed) | _of_kind(group, version, f"{kind}List")
-            self.found.setdefault(f"{_META}.ListMeta", self._object(listed.members["metadata"]))
+            self._add_part(listed.members["metadata"])
         return name
+
+    def _add_part(self, shape: Shape) -> None:
+        """Add the schema of a part of a kind, unless another kind has added it."""
+        if shape.form is Form.OBJECT and (name := _name(shape)) not in self.found:
+            self.found[name] = self._object(shape)
 
     def refer(self, name: str) -> Object:
         """Return a reference to the schema *name*."""
