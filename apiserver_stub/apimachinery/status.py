@@ -181,6 +181,11 @@ def invalid_value(field: str, value: object, detail: str) -> Cause:
     return Cause("FieldValueInvalid", f"Invalid value: {quote(value)}: {detail}", field)
 
 
+def invalid_without_value(field: str, detail: str) -> Cause:
+    """Return the error for a value that the message does not show."""
+    return Cause("FieldValueInvalid", f"Invalid value: {detail}", field)
+
+
 def not_supported(field: str, value: object, supported: Sequence[str]) -> Cause:
     values = ", ".join(f'"{name}"' for name in supported)
     return Cause("FieldValueNotSupported", f"Unsupported value: {quote(value)}: supported values: {values}", field)

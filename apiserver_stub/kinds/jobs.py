@@ -14,16 +14,17 @@ from apiserver_stub.kinds.pod_templates import PodTemplateRules, container_colum
 from apiserver_stub.kinds.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.kinds.tables import short, since
 from apiserver_stub.validation.cron_jobs import validate_cron_job
+from apiserver_stub.validation.job_status import JobStatusRules, validate_job_status_update
 from apiserver_stub.validation.jobs import (
     LEGACY_NAME,
     LEGACY_UID,
     JobLabels,
     validate_job,
-    validate_job_status,
     validate_job_update,
 )
 from apiserver_stub.validation.labels import validate_selector
 from apiserver_stub.validation.metadata import MetadataRules
+from nodeagent.base.release import Release
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
@@ -40,6 +41,8 @@ _GATED = (
     ("JobManagedBy", ("managedBy",)),
 )
 """Feature gates and their fields in the spec of a Job."""
+_SUCCESS_CRITERIA = Release(1, 30)
+"""First release in which Jobs have the condition SuccessCriteriaMet."""
 
 
 class JobStrategy(Strategy):
@@ -55,6 +58,7 @@ class JobStrategy(Strategy):
     def __init__(self, settings: KindSettings) -> None:
         self._template, self._gates = PodTemplateRules(settings), settings.gates
         self._labels = JobLabels.of(settings.identity)
+        self._status_rules = _status_rules(settings)
         self._defaults = job_defaults(replacement_policy=_is_enabled(settings.gates, "JobPodReplacementPolicy"))
 
     def default(self, new: Object) -> None:
@@ -78,7 +82,7 @@ class JobStrategy(Strategy):
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
         if subresource == "status":
-            return validate_job_status(new.get("status") or {})
+            return validate_job_status_update(new, old, self._status_rules)
         options = self._template.options(old)
         any_values = bool(validate_selector(old["spec"].get("selector"), ""))
         had_labels = {self._labels.uid, self._labels.name} <= (dig(old, _TEMPLATE_LABELS) or {}).keys()
@@ -166,6 +170,15 @@ def drop_disabled_job_fields(gates: FeatureGates, spec: Object, before: Object) 
             for name in names:
                 if before.get(name) is None:
                     spec.pop(name, None)
+
+
+def _status_rules(settings: KindSettings) -> JobStatusRules:
+    gates = settings.gates
+    return JobStatusRules(
+        transitions=gates.enabled("JobManagedBy"),
+        criteria=settings.compatibility_version >= _SUCCESS_CRITERIA,
+        criteria_of_all=gates.enabled("JobManagedBy") or gates.enabled("JobPodReplacementPolicy"),
+    )
 
 
 def _is_enabled(gates: FeatureGates, gate: str) -> bool:

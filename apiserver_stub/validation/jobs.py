@@ -11,6 +11,7 @@ from apiserver_stub.apimachinery.status import (
     Cause,
     duplicate,
     invalid_value,
+    invalid_without_value,
     not_supported,
     quote,
     required,
@@ -18,6 +19,7 @@ from apiserver_stub.apimachinery.status import (
     too_many,
 )
 from apiserver_stub.validation.domain_paths import validate_domain_path
+from apiserver_stub.validation.job_indexes import IndexesError, parse_intervals
 from apiserver_stub.validation.labels import validate_label_name, validate_selector
 from apiserver_stub.validation.pod_options import PodOptions
 from apiserver_stub.validation.pod_templates import (
@@ -25,7 +27,6 @@ from apiserver_stub.validation.pod_templates import (
     validate_not_negative,
     validate_pod_template,
 )
-from nodeagent.base.gointeger import parse_digits
 from nodeagent.base.identity import Identity
 from nodeagent.base.names import label_problems
 from nodeagent.base.structs import Struct
@@ -123,22 +124,6 @@ def validate_job_update(
         causes += validate_immutable(new, old, name)
     for name in ("managedBy", "successPolicy"):
         causes += validate_immutable(new, old, name)
-    return causes
-
-
-def validate_job_status(status: Object) -> list[Cause]:
-    """Return the errors in the status of a Job."""
-    causes = validate_not_negative(status, ("active", "succeeded", "failed", "ready", "terminating"), "status")
-    uncounted = status.get("uncountedTerminatedPods") or {}
-    for name in ("succeeded", "failed"):
-        seen: set[str] = set()
-        for index, uid in enumerate(uncounted.get(name) or ()):
-            field = f"status.uncountedTerminatedPods.{name}[{index}]"
-            if not uid:
-                causes.append(invalid_value(field, uid, "must not be empty"))
-            elif uid in seen:
-                causes.append(duplicate(field, uid))
-            seen.add(uid)
     return causes
 
 
@@ -321,9 +306,11 @@ def _validate_success_policy(spec: Object, field: str) -> list[Cause]:
             causes.append(required(path, "at least one of succeededCount or succeededIndexes must be specified"))
         total = completions
         if indexes is not None:
-            total, problem = _count_indexes(indexes, completions)
-            if problem:
-                detail = f"error parsing succeededIndexes: {problem}"
+            total = 0
+            try:
+                total = sum(last - first + 1 for first, last in parse_intervals(indexes, completions))
+            except IndexesError as error:
+                detail = f"error parsing succeededIndexes: {error}"
                 causes.append(invalid_value(f"{path}.succeededIndexes", indexes, detail))
         if count is None:
             continue
@@ -335,29 +322,6 @@ def _validate_success_policy(spec: Object, field: str) -> list[Cause]:
             shown = f"{total} (the number of indexes in the specified succeededIndexes field)"
             causes.append(invalid_value(f"{path}.succeededCount", count, f"must be less than or equal to {shown}"))
     return causes
-
-
-def _count_indexes(text: str, completions: int) -> tuple[int, str]:
-    """Return the number of indexes in a list of numbers and ranges, and the reason why it is invalid."""
-    total, last = 0, -1
-    for part in text.split(",") if text else ():
-        bounds = part.split("-")
-        if len(bounds) > 2:
-            return (
-                0,
-                f'the fragment "{part}" violates the requirement that an index interval can have at most two parts',
-            )
-        low, high = parse_digits(bounds[0]), parse_digits(bounds[-1])
-        if low is None or high is None:
-            return 0, f'cannot convert string to integer for index: "{part}"'
-        if max(low, high) >= completions:
-            return 0, f"too large index: {max(low, high)}"
-        if low <= last:
-            return 0, f"non-increasing order, previous: {last}, current: {low}"
-        if len(bounds) == 2 and high <= low:
-            return 0, f"non-increasing order, previous: {low}, current: {high}"
-        total, last = total + high - low + 1, high
-    return total, ""
 
 
 def _validate_failure_policy(spec: Object, field: str) -> list[Cause]:
@@ -383,7 +347,7 @@ def _validate_failure_policy(spec: Object, field: str) -> list[Cause]:
             problem = "both OnExitCodes and OnPodConditions is not supported"
             if codes is None:
                 problem = "one of OnExitCodes and OnPodConditions is required"
-            causes.append(Cause("FieldValueInvalid", f"Invalid value: specifying {problem}", path))
+            causes.append(invalid_without_value(path, f"specifying {problem}"))
     return causes
 
 

@@ -23,18 +23,19 @@ from pathlib import Path
 from typing import Any
 
 from tests.differential import cases, catalog, generate, replay, runner, scenarios, schema, sequences
-from tests.differential.cases import NODES, SCENARIOS, TABLES, Recording, Response
+from tests.differential.cases import JOBS, NEWEST_SCENARIOS, NODES, SCENARIOS, TABLES, Recording, Response
 from tests.differential.catalog import Resource
 from tests.differential.edits import difference
 from tests.differential.runner import Runner, Target
 from tests.differential.scenarios import Scenario
-from tests.differential.sequences import nodes, tables
+from tests.differential.sequences import jobs, nodes, tables
 
 _SEED = 1
 _SCENARIOS: dict[str, Callable[[], Iterable[Scenario]]] = {
     SCENARIOS: sequences.generate,
     TABLES: tables.generate,
     NODES: nodes.generate,
+    JOBS: jobs.generate,
 }
 
 
@@ -83,7 +84,7 @@ def _record(arguments: argparse.Namespace) -> int:
 
 def _is_chosen(arguments: argparse.Namespace, name: str) -> bool:
     """Return whether the recording *name* is requested."""
-    if name in _SCENARIOS and arguments.newest is not (name == NODES):
+    if name in _SCENARIOS and arguments.newest is not (name in NEWEST_SCENARIOS):
         return False
     return not arguments.resources or name in arguments.resources
 

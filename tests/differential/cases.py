@@ -17,8 +17,10 @@ from tests.differential.edits import Edit, Json
 
 RECORDINGS = Path(__file__).parent / "recordings"
 NEWEST_RECORDINGS = RECORDINGS / "release-1.36"
-SCENARIOS, TABLES, NODES = "scenarios", "tables", "nodes-1.36"
-"""Names of the recordings of scenarios, which are not about one resource."""
+SCENARIOS, TABLES, NODES, JOBS = "scenarios", "tables", "nodes-1.36", "jobs-1.36"
+"""Names of the recordings of scenarios, which are not about cases of one resource."""
+NEWEST_SCENARIOS = (NODES, JOBS)
+"""Those of release 1.36."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,9 @@ class Recording:
 def recordings(names: Iterable[str] = (), directory: Path = RECORDINGS) -> list[Path]:
     """Return the files in *directory* of the named resources, of all without names."""
     selected = {name.replace("/", "_") for name in names}
-    paths = (path for path in sorted(directory.glob("*.jsonl")) if path.stem not in (SCENARIOS, TABLES, NODES))
+    paths = (
+        path for path in sorted(directory.glob("*.jsonl")) if path.stem not in (SCENARIOS, TABLES, *NEWEST_SCENARIOS)
+    )
     return [path for path in paths if not selected or path.stem in selected]
 
 

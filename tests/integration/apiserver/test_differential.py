@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.testing.apiserver import started_apiserver
-from tests.differential.cases import NEWEST_RECORDINGS, NODES, SCENARIOS, TABLES, recordings
+from tests.differential.cases import NEWEST_RECORDINGS, NEWEST_SCENARIOS, SCENARIOS, TABLES, recordings
 from tests.differential.catalog import NEWEST_OBJECTS
 from tests.differential.compare import Accepted, accepted
 from tests.differential.replay import NEWEST_OPTIONS, OPTIONS, Result, replay, replay_scenarios
@@ -51,7 +51,7 @@ async def test_recorded_scenarios_get_upstream_responses(target: Target, used: s
 async def test_recorded_requests_get_responses_of_release_1_36(used: set[Accepted]) -> None:
     with started_apiserver(*NEWEST_OPTIONS) as server:
         target = Target(server.url, str(server.ca_file), server.token)
-        results = [await replay_scenarios(target, NODES)]
+        results = [await replay_scenarios(target, name) for name in NEWEST_SCENARIOS]
         results += await replay(target, recordings(directory=NEWEST_RECORDINGS), NEWEST_OBJECTS)
 
     for result in results:
