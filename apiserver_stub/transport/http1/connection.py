@@ -40,8 +40,8 @@ class Server:
     def __init__(self, handler: Handler) -> None:
         self.handler = handler
         self.connections: set[Connection] = set()
-        self.tasks: set[asyncio.Task[None]] = set()
-        """Requests in progress."""
+        self._cancelled: set[asyncio.Task[None]] = set()
+        """Requests in progress whose connection was lost."""
 
     def pre_shutdown(self) -> None:
         """Close idle connections, and others after their requests in progress."""
@@ -51,13 +51,20 @@ class Server:
     async def shutdown(self, seconds: float) -> None:
         """Wait for requests in progress, at most *seconds*, and close all connections."""
         self.pre_shutdown()
-        if self.tasks:
-            _, late = await asyncio.wait(self.tasks, timeout=seconds)
+        running = [connection.task for connection in self.connections if connection.task is not None]
+        if tasks := {*running, *self._cancelled}:
+            _, late = await asyncio.wait(tasks, timeout=seconds)
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
         for connection in list(self.connections):
             connection.force_close()
+
+    def cancel(self, task: asyncio.Task[None]) -> None:
+        """Cancel a request whose connection was lost."""
+        task.cancel()
+        self._cancelled.add(task)
+        task.add_done_callback(self._cancelled.discard)
 
 
 def create_server(handler: Handler) -> Server:
@@ -86,12 +93,12 @@ class Connection(asyncio.Protocol):
         self._idle_seconds = idle_seconds
         self.unused_since = self._loop.time()
         """Loop time of the last response, at first of the start."""
+        self.task: asyncio.Task[None] | None = None
+        """Handler of the current request."""
         self.transport: asyncio.Transport | None = None
         self.tls: Any = None
         self.writes = Backpressure()
         self._parser = httptools.HttpRequestParser(self)
-        self._task: asyncio.Task[None] | None = None
-        """Handler of the current request."""
         self._waiting: deque[Http1Request] = deque()
         """Requests that were received during the current one."""
         self._timer: asyncio.TimerHandle | None = None
@@ -118,24 +125,25 @@ class Connection(asyncio.Protocol):
     def idle(self) -> bool:
         """True while no request is in progress or received completely."""
         settled = self._loop.time() - self.unused_since > _SETTLING_SECONDS
-        return settled and self._task is None
+        return settled and self.task is None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         self.tls = transport.get_extra_info("ssl_object")
         self._server.connections.add(self)
-        self._start_timer()
+        self._check_idle()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         if self.transport is None:
             return
         self.transport, self._body = None, None
         self._server.connections.discard(self)
-        self._stop_timer()
+        if self._timer is not None:
+            self._timer.cancel()
         self._waiting.clear()
         self.writes.lose()
-        if self._task is not None and not self._upgraded:
-            self._task.cancel()
+        if self.task is not None and not self._upgraded:
+            self._server.cancel(self.task)
         self._closed_callback()
 
     def pause_writing(self) -> None:
@@ -147,7 +155,7 @@ class Connection(asyncio.Protocol):
     def leave(self) -> None:
         """Close the connection, after the request in progress if there is one."""
         self._leaving = True
-        if self._task is None:
+        if self.task is None:
             self.force_close()
 
     def force_close(self) -> None:
@@ -166,7 +174,7 @@ class Connection(asyncio.Protocol):
                 self._pause()
             return
         self._received_bytes += len(data)
-        if self._task is not None:
+        if self.task is not None:
             self._waiting_bytes += len(data)
             if self._waiting_bytes > _MAX_WAITING_BYTES and self._waiting:
                 self._pause()
@@ -216,7 +224,7 @@ class Connection(asyncio.Protocol):
             self,
             keep_alive=parser.should_keep_alive(),
         )
-        if self._task is None:
+        if self.task is None:
             self._start(http)
         else:
             self._waiting.append(http)
@@ -259,7 +267,7 @@ class Connection(asyncio.Protocol):
         self._rejection = problem
         if self._body is not None:
             self._body.fail(problem)
-        elif self._task is None:
+        elif self.task is None:
             self._respond_malformed()
 
     def _respond_malformed(self) -> None:
@@ -271,10 +279,7 @@ class Connection(asyncio.Protocol):
     # Handling
 
     def _start(self, http: Http1Request) -> None:
-        self._stop_timer()
-        self._task = task = self._loop.create_task(self._serve(http))
-        self._server.tasks.add(task)
-        task.add_done_callback(self._server.tasks.discard)
+        self.task = self._loop.create_task(self._serve(http))
 
     async def _serve(self, http: Http1Request) -> None:
         try:
@@ -294,17 +299,16 @@ class Connection(asyncio.Protocol):
                 self.force_close()
                 self.connection_lost(None)
         if self.transport is not None:
-            await self._finish(http, http.body_buffer)
+            if http.completed and not http.body_buffer.complete:
+                await _receive_rest(http.body_buffer)
+            self._finish(http)
 
-    async def _finish(self, http: Http1Request, body: RequestBody) -> None:
-        """Receive the rest of the request, and start the next one or close the connection."""
-        if http.completed and not body.complete:
-            body.discard()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LINGERING_SECONDS):
-                    await body.wait_complete()
-        self._task = None
-        if not (http.completed and http.keep_alive and body.complete) or (self._leaving and not self._waiting):
+    def _finish(self, http: Http1Request) -> None:
+        """Start the next request or close the connection."""
+        self.task = None
+        if not (http.completed and http.keep_alive and http.body_buffer.complete) or (
+            self._leaving and not self._waiting
+        ):
             self.force_close()
         elif self._waiting:
             self._start(self._waiting.popleft())
@@ -315,7 +319,6 @@ class Connection(asyncio.Protocol):
             self._respond_malformed()
         else:
             self._waiting_bytes = 0
-            self._start_timer()
             if self._unparsed is not None:  # The request to upgrade was handled like others.
                 data, self._unparsed = bytes(self._unparsed), None
                 self._parser = httptools.HttpRequestParser(self)
@@ -337,14 +340,21 @@ class Connection(asyncio.Protocol):
 
         return pass_data
 
-    def _start_timer(self) -> None:
-        self._stop_timer()
-        self._timer = self._loop.call_later(self._idle_seconds, self.force_close)
+    def _check_idle(self) -> None:
+        """Close the connection at the end of its idle timeout, and check it again when that may have ended."""
+        idle_seconds = self._loop.time() - self.unused_since if self.task is None else 0.0
+        if idle_seconds < self._idle_seconds:
+            self._timer = self._loop.call_later(self._idle_seconds - idle_seconds, self._check_idle)
+        else:
+            self.force_close()
 
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+
+async def _receive_rest(body: RequestBody) -> None:
+    """Receive and drop the rest of a request whose response is complete, within a time limit."""
+    body.discard()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_LINGERING_SECONDS):
+            await body.wait_complete()
 
 
 def _target(url: bytes) -> str:
