@@ -175,11 +175,12 @@ def show_audit(page: Page, audit: Audit) -> None:
 def show_fairness(page: Page, fairness: PriorityAndFairness) -> None:
     """Add the metrics of API Priority and Fairness."""
     both, level = ("flow_schema", "priority_level"), ("priority_level",)
+    flows = [(labels, found) for labels, found in fairness.counts.items() if found.dispatched]
     page.counter(
         "apiserver_flowcontrol_dispatched_requests_total",
         "Number of requests executed by API Priority and Fairness subsystem",
         both,
-        fairness.dispatched.items(),
+        [(labels, found.dispatched) for labels, found in flows],
     )
     page.counter(
         "apiserver_flowcontrol_rejected_requests_total",
@@ -193,24 +194,24 @@ def show_fairness(page: Page, fairness: PriorityAndFairness) -> None:
     for (schema, of, kind), count in fairness.waiting.items():
         waiting[schema, of] = waiting.get((schema, of), 0) + count
         kinds[kind,] += count
-    for name, text, counts in (
+    for name, text, samples in (
         (
             "current_inqueue_requests",
             "Number of requests currently pending in queues of the API Priority and Fairness subsystem",
-            waiting,
+            waiting.items(),
         ),
         (
             "current_executing_requests",
             "Number of requests in execution in the API Priority and Fairness subsystem",
-            fairness.executing,
+            [(labels, found.executing) for labels, found in flows],
         ),
         (
             "current_executing_seats",
             "Concurrency (number of seats) occupied by the currently executing requests",
-            fairness.occupied,
+            [(labels, found.seats) for labels, found in flows],
         ),
     ):
-        page.gauge(f"apiserver_flowcontrol_{name}", text, both, counts.items())
+        page.gauge(f"apiserver_flowcontrol_{name}", text, both, samples)
     page.histogram(
         "apiserver_flowcontrol_request_wait_duration_seconds",
         "Length of time a request spent waiting in its queue",

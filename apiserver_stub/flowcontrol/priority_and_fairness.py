@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from apiserver_stub.apimachinery.request import RequestInfo, User
@@ -24,6 +24,7 @@ from apiserver_stub.flowcontrol.priority_levels import (
     LevelSettings,
     PriorityLevel,
     Rejected,
+    RequestCounts,
 )
 from apiserver_stub.flowcontrol.schemas import FlowSchema
 from apiserver_stub.flowcontrol.seat_borrowing import SeatTarget, allocate_seats
@@ -51,11 +52,8 @@ class PriorityAndFairness:
         self.levels: dict[str, PriorityLevel] = {}
         """Priority levels by name, also those that were removed but still have requests."""
         self._cache: dict[tuple[object, ...], FlowSchema] = {}
-        self.dispatched: Counter[tuple[str, str]] = Counter()
-        """Flow schema and priority level → number of admitted requests."""
-        self.executing: Counter[tuple[str, str]] = Counter()
-        """Flow schema and priority level → number of executing requests; :attr:`occupied` counts their seats."""
-        self.occupied: Counter[tuple[str, str]] = Counter()
+        self.counts: defaultdict[tuple[str, str], RequestCounts] = defaultdict(RequestCounts)
+        """Flow schema and priority level → numbers of their requests."""
         self.rejected: Counter[tuple[str, str, str]] = Counter()
         self.waiting: Counter[tuple[str, str, str]] = Counter()
         """Flow schema, priority level and kind (``mutating`` or ``readOnly``) → number of waiting requests."""
@@ -103,20 +101,19 @@ class PriorityAndFairness:
         :raises Rejected: the request is rejected.
         """
         level = self.levels[schema.level]
-        admission = Admission(schema, user, info, width)
+        counts = self.counts[schema.name, schema.level]
+        admission = Admission(schema, user, info, width, counts)
         if not level.try_enter(admission):
             await self._wait(level, admission)
-        key = (schema.name, schema.level)
-        self.dispatched[key] += 1
-        self.executing[key] += 1
-        self.occupied[key] += width
+        counts.dispatched += 1
+        counts.executing += 1
+        counts.seats += width
         return admission
 
     def leave(self, admission: Admission) -> None:
         """Release the seats that :meth:`enter` acquired."""
-        key = (admission.schema.name, admission.schema.level)
-        self.executing[key] -= 1
-        self.occupied[key] -= admission.width
+        admission.counts.executing -= 1
+        admission.counts.seats -= admission.width
         self.levels[admission.schema.level].leave(admission)
 
     async def _wait(self, level: PriorityLevel, admission: Admission) -> None:

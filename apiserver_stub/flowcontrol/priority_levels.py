@@ -63,13 +63,24 @@ def read_level(spec: Object) -> LevelSettings:
     )
 
 
+class RequestCounts(MutableStruct, eq=False):
+    """Numbers of requests of a flow schema at a priority level."""
+
+    dispatched: int = 0
+    """Admitted requests since the start."""
+    executing: int = 0
+    seats: int = 0
+    """Seats that the executing requests occupy."""
+
+
 class Admission(MutableStruct, eq=False):
     """A request that waits or executes, and the seats that it takes."""
 
     schema: FlowSchema
     user: User
     info: RequestInfo
-    width: int = 1
+    width: int
+    counts: RequestCounts
     queue: int = -1
     """Index of the queue in which it waited, -1 if it did not wait."""
     arrived: float = 0.0
@@ -138,7 +149,6 @@ class PriorityLevel:
         if not self.settings.exempt and (self.waiting or not self._has_seats(admission.width)):
             return False
         self._start(admission)
-        self._record_demand()
         return True
 
     async def enter(self, admission: Admission, wait_seconds: float) -> None:
@@ -180,9 +190,9 @@ class PriorityLevel:
     def leave(self, admission: Admission) -> None:
         """Release the seats of *admission*, which are assigned to the next queue."""
         self.executing.discard(admission)
-        self.occupied -= admission.width
-        self._assign_seats()
-        self._record_demand()
+        self._occupy(-admission.width)
+        if self._turns:
+            self._assign_seats()
 
     def settle(self, limit: int) -> None:
         """Set the concurrency limit to *limit*; seats above a lower limit stay occupied until they are released."""
@@ -196,15 +206,17 @@ class PriorityLevel:
     def _start(self, admission: Admission) -> None:
         admission.started = time.time()
         self.executing.add(admission)
-        self.occupied += admission.width
         self.dispatched += 1
+        self._occupy(admission.width)
 
     def _count_waiting(self, change: int, admission: Admission) -> None:
         self.waiting += change
         self._waiting_seats += change * admission.width
-        self._record_demand()
+        self._occupy(0)
 
-    def _record_demand(self) -> None:
+    def _occupy(self, seats: int) -> None:
+        """Occupy more seats, or fewer, and record the demand."""
+        self.occupied += seats
         self.demand.note(self.occupied + self._waiting_seats, time.monotonic())
 
     def _assign_seats(self) -> None:
