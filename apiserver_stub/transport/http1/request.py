@@ -182,8 +182,9 @@ class Http1Request(HttpRequest):
         :raises ValueError: a header contains a line break.
         """
         minor = self.version[1]
-        lines = [f"HTTP/1.{minor} {status} {reason or _REASONS.get(status, '')}"]
-        lines += [f"{name}: {value}" for name, value in headers]
+        lines = [f"HTTP/1.{minor} {status} {reason or _REASONS.get(status, '')}", *map(": ".join, headers)]
+        if "\n" in (unseparated := "".join(lines)) or "\r" in unseparated:
+            raise ValueError("a header of the response contains a line break")
         if length is not None:
             lines.append(f"Content-Length: {length}")
         if not dated:
@@ -193,10 +194,7 @@ class Http1Request(HttpRequest):
         elif minor == 0:
             lines.append("Connection: keep-alive")
         lines += ("", "")
-        text = "\r\n".join(lines)
-        if not text.count("\r") == text.count("\n") == len(lines) - 1:
-            raise ValueError("a header of the response contains a line break")
-        return text.encode("utf-8", "surrogateescape")
+        return "\r\n".join(lines).encode("utf-8", "surrogateescape")
 
 
 class _Stream(ResponseStream):
