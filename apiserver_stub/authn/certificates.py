@@ -176,10 +176,12 @@ def presented_by(connection: ssl.SSLObject | None) -> PeerCertificates | None:
     """Return the certificates that the client of a TLS connection presented, ``None`` without any."""
     if connection is None:
         return None
-    if connection not in _presented:
+    try:
+        return _presented[connection]
+    except KeyError:
         own = connection.getpeercert(binary_form=True)
-        _presented[connection] = PeerCertificates(_chain_of(connection, own), {}) if own else None
-    return _presented[connection]
+        found = _presented[connection] = PeerCertificates(_chain_of(connection, own), {}) if own else None
+        return found
 
 
 def _chain_of(connection: ssl.SSLObject, own: bytes) -> tuple[bytes, ...]:

@@ -266,16 +266,17 @@ class Resource:
     group_in_errors: bool = True
     ttl: bool = False
     """Objects expire after ``--event-ttl``."""
+    api_version: str = field(init=False)
+    head: bytes = field(init=False)
+    """First bytes of a stored object of this version."""
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
         set_(self, "storage", self.storage or f"{self.group or 'core'}/{self.plural}")
         set_(self, "singular", self.singular or self.kind.lower())
         set_(self, "list_kind", self.list_kind or f"{self.kind}List")
-
-    @property
-    def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
+        set_(self, "api_version", f"{self.group}/{self.version}" if self.group else self.version)
+        set_(self, "head", b'{"kind":"%s","apiVersion":"%s",' % (self.kind.encode(), self.api_version.encode()))
 
     @property
     def deprecation_warning(self) -> str:
@@ -300,11 +301,6 @@ class Resource:
         """Return the rule for the name of *obj*."""
         rule = self.object_name_problems
         return self.name_problems if rule is None else lambda name: rule(name, obj)
-
-    @property
-    def head(self) -> bytes:
-        """First bytes of a stored object of this version."""
-        return b'{"kind":"%s","apiVersion":"%s",' % (self.kind.encode(), self.api_version.encode())
 
     @property
     def has_versions(self) -> bool:

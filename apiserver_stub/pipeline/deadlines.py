@@ -7,6 +7,7 @@ a tenth of a second matters to no client.
 from __future__ import annotations
 
 import asyncio
+from functools import cached_property
 from types import TracebackType
 
 _CHECK_SECONDS = 0.1
@@ -26,14 +27,23 @@ class Deadlines:
         """
         return _Deadline(self, seconds)
 
-    def _add(self, deadline: _Deadline) -> None:
+    @cached_property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop; cached, since the interpreter calls the kernel to determine it."""
+        return asyncio.get_running_loop()
+
+    def add(self, deadline: _Deadline) -> None:
+        """Check *deadline* until :meth:`remove`."""
         self._running.add(deadline)
         if not self._is_scheduled:
             self._is_scheduled = True
-            asyncio.get_running_loop().call_later(_CHECK_SECONDS, self._check)
+            self.loop.call_later(_CHECK_SECONDS, self._check)
+
+    def remove(self, deadline: _Deadline) -> None:
+        self._running.discard(deadline)
 
     def _check(self) -> None:
-        loop = asyncio.get_running_loop()
+        loop = self.loop
         now = loop.time()
         for deadline in [item for item in self._running if item.due_at <= now]:
             self._running.discard(deadline)
@@ -51,15 +61,16 @@ class _Deadline:
         self._expired = False
 
     def __enter__(self) -> None:
-        task = asyncio.current_task()
+        loop = self._shared.loop
+        task = asyncio.current_task(loop)
         if task is None:
             raise RuntimeError("only a task can be ended")
         self._task, self._cancelling = task, task.cancelling()
-        self.due_at = asyncio.get_running_loop().time() + self._seconds
-        self._shared._add(self)
+        self.due_at = loop.time() + self._seconds
+        self._shared.add(self)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        self._shared._running.discard(self)
+        self._shared.remove(self)
         if self._expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TimeoutError from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from apiserver_stub.apimachinery.request import Request, RequestInfo, check_method
@@ -100,12 +101,10 @@ class Dispatcher:
         action = self._action_of(request, resource)
         if resource.deprecation is not None:
             note_deprecation(request, resource, resource.deprecation)
-        with tracing.child(_SPANS.get(info.verb, info.verb), lambda: _attributes(request)):
-            reply = await self._reply(action, request, resource)
-            with tracing.child("SerializeObject", lambda: _encoding(request)):
-                return render(reply, request, resource)
+        work = self._perform(action, request, resource)
+        return await tracing.during(_SPANS.get(info.verb, info.verb), work, _attributes, request)
 
-    async def _reply(self, action: Action | None, request: Request, resource: Resource) -> Reply:
+    async def _perform(self, action: Action | None, request: Request, resource: Resource) -> Rendered:
         info = request.info
         if action is not None:
             reply = await action(request, resource)
@@ -115,7 +114,8 @@ class Dispatcher:
             reply = await _VERBS[info.verb](self._context, request, resource)
         if info.verb == "create" and resource.plural == "namespaces" and reply.record is not None:
             await self._fill_namespace(reply.record.key)
-        return reply
+        with tracing.child("SerializeObject", partial(_encoding, request)):
+            return render(reply, request, resource)
 
     def streams(self, resource: Resource, info: RequestInfo, method: str) -> bool:
         """Return whether the response is a stream.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _NO_WARNINGS: list[str] = []
+_JSON = frozenset(["", "*/*", media.JSON])
+"""Values of the ``Accept`` header that do not need a negotiation."""
 
 
 class RequestHandler:
@@ -101,15 +104,15 @@ class RequestHandler:
         self._authorizes_connections, self._authorizes_selectors = authorizes_connections, authorizes_selectors
         self._closes_unauthenticated, self._sends_retry_after = closes_unauthenticated, sends_retry_after
 
-    async def handle(self, http: HttpRequest) -> None:
+    def handle(self, http: HttpRequest) -> Awaitable[None]:
         """Respond to one HTTP request; errors become Status objects.
 
         :raises ConnectionError: the response cannot be completed.
         """
-        if self._tracing is None:
-            await self._handle(http)
-            return
-        with self._tracing.request(http):
+        return self._handle(http) if self._tracing is None else self._trace(self._tracing, http)
+
+    async def _trace(self, tracing: Tracing, http: HttpRequest) -> None:
+        with tracing.request(http):
             await self._handle(http)
 
     async def _handle(self, http: HttpRequest) -> None:
@@ -136,10 +139,10 @@ class RequestHandler:
             _require_text(http)
             info = parse_path(http.method, path, query)
             annotations: dict[str, str] | None = {} if self._audit is not None else None
-            with tracing.child("authentication"):
-                user = await self._authenticator.authenticate(
-                    http.headers, presented_by(http.tls), annotations, path=info.path
-                )
+            authenticating = self._authenticator.authenticate(
+                http.headers, presented_by(http.tls), annotations, path=info.path
+            )
+            user = await tracing.during("authentication", authenticating)
             authenticated = True
             if self._closes_unauthenticated and user.name == ANONYMOUS.name:
                 _close_http2(http)
@@ -162,8 +165,8 @@ class RequestHandler:
             except ApiError as error:
                 unacceptable = error  # Reported to authorized users.
                 format_ = media.of_error(http.headers.get("Accept", ""), self._identity)
-            with tracing.child("authorization"):
-                await self._authorization.authorize(user, authorized, audit_context)
+            authorizing = self._authorization.authorize(user, authorized, audit_context)
+            await tracing.during("authorization", authorizing)
             if unacceptable is not None:
                 raise unacceptable
             if remote is not None:
@@ -227,7 +230,7 @@ class RequestHandler:
     def _negotiate(self, http: HttpRequest, info: RequestInfo, query: Query, resource: Resource | None) -> Format:
         identity, accept = self._identity, http.headers.get("Accept", "")
         pretty = query.flag("pretty") if "pretty" in query else response_writer.prefers_pretty(http)
-        if accept in ("", "*/*", media.JSON):
+        if accept in _JSON:
             return PRETTY if pretty else PLAIN
         if resource is None:
             return replace(PRETTY if pretty else PLAIN, error_encoding=media.of_error(accept, identity).encoding)

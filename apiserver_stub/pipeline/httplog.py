@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from apiserver_stub.transport.response_writer import audit_id
-from nodeagent.base.logging import v_level, verbose
+from nodeagent.base.logging import v_level
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import RequestInfo
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_VERBOSITY = 3
+_LEVEL = v_level(3)
 
 
 def log_request(http: HttpRequest, info: RequestInfo, code: int, seconds: float) -> None:
     """Log a request and its response at verbosity 3."""
-    if verbose(_log, _VERBOSITY):
+    if _log.isEnabledFor(_LEVEL):
         fields = {
             "verb": info.verb,
             "URI": http.target,
@@ -29,4 +29,4 @@ def log_request(http: HttpRequest, info: RequestInfo, code: int, seconds: float)
             "srcIP": http.remote,
             "resp": code,
         }
-        _log.log(v_level(_VERBOSITY), "HTTP", extra=fields)
+        _log.log(_LEVEL, "HTTP", extra=fields)

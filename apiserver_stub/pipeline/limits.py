@@ -37,11 +37,11 @@ Elsewhere = Callable[[], Awaitable[None]]
 
 
 async def _read_body(http: HttpRequest) -> bytes:
-    """Return the body of a request that may have one.
+    """Return the body of a mutating request.
 
     :raises ApiError: 413, it is too long; 400, its framing is invalid.
     """
-    if http.method not in MUTATING or not http.has_body:
+    if not http.has_body:
         return b""
     try:
         return await http.read_body(MAX_BODY_BYTES)
@@ -131,8 +131,8 @@ class Limits:
             http.response_headers = {**given, **schema.headers} if given else schema.headers
             try:
                 width = self._width(self.flow_control, schema, request, resource)
-                with tracing.child("priorityandfairness"):
-                    admission = await self.flow_control.enter(schema, request.user, info, width)
+                entering = self.flow_control.enter(schema, request.user, info, width)
+                admission = await tracing.during("priorityandfairness", entering)
             except Rejected as error:
                 self._metrics.terminated(info, method_of(request), resource, 429)
                 return too_many(error.retry_seconds)
@@ -145,7 +145,8 @@ class Limits:
                 if elsewhere is not None:
                     await elsewhere()
                     return None
-                request.body = await _read_body(http)
+                if mutating:
+                    request.body = await _read_body(http)
                 if audit_context is not None:
                     audit_context.sent(http.headers, request.body)
                 return await self._dispatcher.dispatch(request, resource)

@@ -39,12 +39,19 @@ _WHAT = ("group", "version", "resource", "subresource", "scope", "component")
 class _Requests:
     """Metrics of the requests with the same labels, apart from the status code."""
 
-    __slots__ = ("codes", "seconds", "sizes", "sli_seconds")
+    __slots__ = ("codes", "seconds", "sizes")
 
     def __init__(self) -> None:
         self.codes: dict[int, int] = {}
-        self.seconds, self.sli_seconds = Buckets(_SECONDS), Buckets(_SLI_SECONDS)
-        self.sizes = Buckets(_BYTES)
+        self.seconds, self.sizes = Buckets(_SECONDS), Buckets(_BYTES)
+
+    @property
+    def sli_seconds(self) -> Buckets:
+        """Durations with the bounds of the metrics for service levels, which lack the lowest ones."""
+        found, lowest = Buckets(_SLI_SECONDS), len(_SECONDS) - len(_SLI_SECONDS) + 1
+        found.counts = [sum(self.seconds.counts[:lowest]), *self.seconds.counts[lowest:]]
+        found.total = self.seconds.total
+        return found
 
 
 class RequestMetrics:
@@ -85,9 +92,7 @@ class RequestMetrics:
             found = self._requests[labels] = _Requests()
         found.codes[code] = found.codes.get(code, 0) + 1
         found.seconds.observe(seconds)
-        if labels[1] not in _LONG:
-            found.sli_seconds.observe(seconds)
-            found.sizes.observe(size)
+        found.sizes.observe(size)
 
     def terminated(self, info: RequestInfo, method: str, resource: Resource | None, code: int) -> None:
         """Count a request that the server terminated because of a limit."""

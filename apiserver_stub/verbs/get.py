@@ -18,16 +18,19 @@ if TYPE_CHECKING:
 async def get(context: VerbContext, request: Request, resource: Resource) -> Reply:
     """Return the object, not older than the requested revision, or than the request if it names no revision."""
     info, store = request.info, context.store
-    cached = context.settings.is_cached(resource.plural, resource.group)
-    revision = requested_version(version := request.query.get("resourceVersion"), cached=cached)
-    if revision > store.revision_of(resource.storage) or not version:
-        await store.catch_up(resource.storage, revision)
-        if revision > (latest := store.revision_of(resource.storage)):
-            raise too_large_version(revision, latest, cached=cached)
+    if version := request.query.get("resourceVersion"):
+        cached = context.settings.is_cached(resource.plural, resource.group)
+        revision = requested_version(version, cached=cached)
+        if revision > store.revision_of(resource.storage):
+            await store.catch_up(resource.storage, revision)
+            if revision > (latest := store.revision_of(resource.storage)):
+                raise too_large_version(revision, latest, cached=cached)
+    else:
+        await store.catch_up(resource.storage)
     collection, key = store.collection(resource.storage), resource.key(info.namespace, info.name)
     record = collection.get(key)
     if record is None:
         if (unread := collection.unreadable.get(key)) is not None:
             raise internal(unread.problem)
         raise not_found(resource.group, resource.plural, info.name)
-    return Reply(200, record=await versions.record(resource, record))
+    return Reply(200, record=record if resource.converter is None else await versions.record(resource, record))

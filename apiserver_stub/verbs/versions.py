@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -99,20 +99,18 @@ async def write(store: Store, resource: Resource, key: str, plan: Plan) -> Recor
     :raises ApiError: 500, the conversion failed.
     :raises StoreUnavailable: the write could not be made durable.
     """
-    with tracing.child("GuaranteedUpdate etcd3", lambda: _stored_at(resource, key)):
-        return await _write(store, resource, key, plan)
+    return await tracing.during("GuaranteedUpdate etcd3", _write(store, resource, key, plan), _stored_at, resource, key)
 
 
-async def create(store: Store, resource: Resource, key: str, decide: Callable[[Record | None], Outcome]) -> Record:
+def create(store: Store, resource: Resource, key: str, decide: Callable[[Record | None], Outcome]) -> Awaitable[Record]:
     """Apply the outcome of *decide*, as :func:`write` does."""
-    with tracing.child("Create etcd3", lambda: _stored_at(resource, key)):
-        if resource.converter is None:
-            return await store.update(resource.storage, key, decide)
 
-        async def plan(current: Record | None) -> Outcome:
-            return decide(current)
+    async def plan(current: Record | None) -> Outcome:
+        return decide(current)
 
-        return await _write(store, resource, key, plan)
+    converted = resource.converter is not None
+    work = _write(store, resource, key, plan) if converted else store.update(resource.storage, key, decide)
+    return tracing.during("Create etcd3", work, _stored_at, resource, key)
 
 
 async def _write(store: Store, resource: Resource, key: str, plan: Plan) -> Record:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -29,6 +29,7 @@ CLOSE_SECONDS = 5.0
 MILLION = 1_000_000
 Kind = Literal["internal", "server", "client"]
 Attributes = Mapping[str, str | int | bool]
+_T = TypeVar("_T")
 _OFF: AbstractContextManager[None] = nullcontext()
 _NOTHING: Mapping[str, str] = {}
 _NO_ATTRIBUTES: Attributes = {}
@@ -168,6 +169,23 @@ def child(
     """
     tracing = _Holder.tracing
     return _OFF if tracing is None else tracing.child(name, attributes, kind)
+
+
+def during(
+    name: str, work: Awaitable[_T], attributes: Callable[..., Attributes] | None = None, *of: object
+) -> Awaitable[_T]:
+    """Return *work* within a span as of :func:`child`; *work* itself while tracing is disabled.
+
+    :param attributes: called with *of*, only if the span is recorded.
+    """
+    if _Holder.tracing is None:
+        return work
+    return _during(name, work, None if attributes is None else partial(attributes, *of))
+
+
+async def _during(name: str, work: Awaitable[_T], attributes: Callable[[], Attributes] | None) -> _T:
+    with child(name, attributes):
+        return await work
 
 
 def event(name: str, attributes: Attributes = _NO_ATTRIBUTES) -> None:

@@ -14,6 +14,7 @@ from apiserver_stub.transport.rendered import Rendered
 from nodeagent.base import page
 
 _FILES = "/ui/"
+_PREFIXES = (_FILES, "/?")
 _HTML = "text/html"
 
 
@@ -25,13 +26,12 @@ class Page:
 
     def respond(self, http: HttpRequest) -> Rendered | None:
         """Return the response with the requested file; ``None`` if the request is not for the page."""
-        path = http.path
-        if http.method not in ("GET", "HEAD"):
+        if not (http.target == "/" or http.target.startswith(_PREFIXES)) or http.method not in ("GET", "HEAD"):
             return None
-        if path == "/":
+        if (path := http.path) == "/":
             file = self._files[page.INDEX] if _HTML in http.headers.get("Accept", "") else None
         else:
-            file = self._files.get(path.removeprefix(_FILES)) if path.startswith(_FILES) else None
+            file = self._files.get(path.removeprefix(_FILES))
         if file is None:
             return None
         return Rendered(200, file.content_type, [file.body], page.HEADERS)
