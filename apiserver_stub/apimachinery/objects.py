@@ -25,11 +25,9 @@ _RFC3339 = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d
 
 def encode_for_store(obj: Object) -> bytes:
     """Return *obj* in the storage format: kind, apiVersion and metadata come first, without resourceVersion."""
-    metadata = {key: value for key, value in obj["metadata"].items() if key != "resourceVersion"}
-    ordered = {"kind": obj["kind"], "apiVersion": obj["apiVersion"], "metadata": metadata}
-    for key, value in obj.items():
-        if key not in ordered:
-            ordered[key] = value
+    ordered = {"kind": "", "apiVersion": "", "metadata": {}, **obj}
+    if "resourceVersion" in (metadata := obj["metadata"]):
+        ordered["metadata"] = {key: value for key, value in metadata.items() if key != "resourceVersion"}
     return _encode(ordered)
 
 

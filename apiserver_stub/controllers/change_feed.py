@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Protocol
 
 from apiserver_stub.storage import Record, Store
@@ -112,8 +111,9 @@ class ChangeFeed:
         """Deliver every object of *collection*; return the position of the next change."""
         position = collection.end
         for record in collection.select():
-            self._pass(collection.name, record, partial(self._handler.see, previous=None))
-            await self._step(record)
+            self._pass(self._handler.see, collection.name, record, None)
+            if self._completes_step(record):
+                await asyncio.sleep(0)
         return position
 
     async def _read(self, collection: Collection, end: int) -> None:
@@ -122,22 +122,24 @@ class ChangeFeed:
             for change in collection.read(self._positions[name], STEP_RECORDS):
                 self._positions[name] += 1
                 if change.type == "DELETED":
-                    self._pass(name, change.record, self._handler.remove)
+                    self._pass(self._handler.remove, name, change.record)
                 else:
-                    self._pass(name, change.record, partial(self._handler.see, previous=change.previous))
-                await self._step(change.record)
+                    self._pass(self._handler.see, name, change.record, change.previous)
+                if self._completes_step(change.record):
+                    await asyncio.sleep(0)
 
-    def _pass(self, name: str, record: Record, pass_on: Callable[[str, Record], None]) -> None:
+    def _pass(self, pass_on: Callable[..., None], name: str, record: Record, *previous: Record | None) -> None:
         try:
-            pass_on(name, record)
+            pass_on(name, record, *previous)
         except Exception as error:
             # One malformed object must not block the controller for all others.
             fields = {"collection": name, "key": record.key, "err": error}
             _log.error("Failed to handle object, ignoring", extra=fields, exc_info=error)
 
-    async def _step(self, record: Record) -> None:
-        """Yield to the event loop after a bounded number of records and bytes."""
+    def _completes_step(self, record: Record) -> bool:
+        """Return whether so many records or bytes were delivered that the event loop must run."""
         self._work += STEP_BYTES // STEP_RECORDS + len(record.data)
-        if self._work >= STEP_BYTES:
-            self._work = 0
-            await asyncio.sleep(0)
+        if self._work < STEP_BYTES:
+            return False
+        self._work = 0
+        return True

@@ -99,7 +99,7 @@ class EventStrategy(Strategy):
 
     def default(self, new: Object) -> None:
         """Set the fields that are always present, and drop those of the other group."""
-        for key in new.keys() - self._known:
+        for key in [key for key in new if key not in self._known]:
             del new[key]
         for key, value in self._always.items():
             if new.get(key) is None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection
-from copy import deepcopy
 from functools import cache, lru_cache
 from typing import Any
 
@@ -200,10 +199,14 @@ def _object_check(shape: Shape, complete: bool, embedded: bool = False) -> Check
                 value[name] = kept
         for name, zero in always.items():
             if name not in value:
-                value[name] = deepcopy(zero) if zero.__class__ is dict else zero
+                value[name] = _copy(zero)
         return value
 
     return run
+
+
+def _copy(zero: Any) -> Any:
+    return {name: _copy(value) for name, value in zero.items()} if zero.__class__ is dict else zero
 
 
 _TEMPLATES = ("PodTemplateSpec", "JobTemplateSpec")

@@ -44,9 +44,9 @@ class _Write:
         self.transformer = b""
         self._waiting: list[asyncio.Future[Record]] = []
 
-    def done(self) -> asyncio.Future[Record]:
+    def done(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[Record]:
         """Return a future that is resolved once the write is durable; each waiter may cancel its own."""
-        waiting: asyncio.Future[Record] = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[Record] = loop.create_future()
         self._waiting.append(waiting)
         return waiting
 
@@ -99,7 +99,7 @@ class SqliteStore:
 
         :raises StoreUnavailable: the file cannot be opened or is not a database.
         """
-        loop = asyncio.get_running_loop()
+        loop = self._loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(self._thread, self._load)
         except (OSError, sqlite3.Error) as error:
@@ -165,27 +165,29 @@ class SqliteStore:
         return found
 
     async def update(self, name: str, key: str, decide: Callable[[Record | None], Outcome]) -> Record:
-        pending = self._latest.get((name, key))
-        if (unread := self.collection(name).unreadable.get(key)) is not None:
+        pending, collection = self._latest.get((name, key)), self.collection(name)
+        if (unread := collection.unreadable.get(key)) is not None:
             raise StoreRejected(unread.problem)
         if pending is None:
-            current = self.collection(name).get(key)
+            current = collection.get(key)
         else:
             current = None if pending.change.type == "DELETED" else pending.change.record
         try:
             outcome = decide(current)
         except Exception:
             if pending is not None:
-                await pending.done()  # An error because of a pending write must not be reported before it is durable.
+                await pending.done(
+                    self._loop
+                )  # An error because of a pending write must not be reported before it is durable.
             raise
         if isinstance(outcome, Keep) and current is not None and pending is None and self._is_stale(name, key):
             outcome = Put(without_revision(current.data), outcome.ttl_seconds)
         if isinstance(outcome, Put) and self._codec is not None and (problem := self._codec.encryption.problem(name)):
             raise StoreRejected(f"failed to encrypt: {problem}")
-        if isinstance(outcome, Put | Remove):
+        if not isinstance(outcome, Keep):
             return await self._write(name, key, current, outcome)
         if pending is not None:
-            await pending.done()  # A response must be durable.
+            await pending.done(self._loop)  # A response must be durable.
         if current is None:
             raise LookupError(key)
         return current
@@ -215,17 +217,16 @@ class SqliteStore:
         self._latest[name, key] = write
         self._queue.append(write)
         if self._flushing is None:
-            self._flushing = asyncio.get_running_loop().create_task(self._flush(), name="store/flush")
-        return write.done()
+            self._flushing = self._loop.create_task(self._flush(), name="store/flush")
+        return write.done(self._loop)
 
     async def _flush(self) -> None:
-        loop = asyncio.get_running_loop()
         try:
             while self._queue:
                 await asyncio.sleep(0)  # Requests that are ready join the batch.
                 batch, self._queue = self._queue, []
                 try:
-                    await loop.run_in_executor(self._thread, self._commit, batch)
+                    await self._loop.run_in_executor(self._thread, self._commit, batch)
                 except (OSError, sqlite3.Error) as error:
                     self._healthy = False
                     self._fail(batch, error)
@@ -236,25 +237,23 @@ class SqliteStore:
             self._flushing = None
 
     def _publish(self, batch: list[_Write]) -> None:
-        by_collection: dict[str, list[Change]] = {}
+        by_collection: dict[Collection, list[Change]] = {}
         for write in batch:
-            change = write.change
+            change, collection = write.change, self.collection(write.collection)
             key = change.record.key
-            by_collection.setdefault(write.collection, []).append(change)
+            by_collection.setdefault(collection, []).append(change)
             if self._latest.get((write.collection, key)) is write:
                 del self._latest[write.collection, key]
-            encrypted_by = self.collection(write.collection).encrypted_by
+            encrypted_by = collection.encrypted_by
             if write.transformer and change.type != "DELETED":
                 encrypted_by[key] = write.transformer
             elif encrypted_by:
                 encrypted_by.pop(key, None)
             if write.expires_at is not None:
                 heapq.heappush(self._expiries, (write.expires_at, change.revision, write.collection, key))
-        for name in by_collection:
-            self.collection(name)  # A new collection starts at the revision before this batch.
         self._revision = batch[-1].change.revision
-        for name, changes in by_collection.items():
-            self.collection(name).publish(changes)
+        for collection, changes in by_collection.items():
+            collection.publish(changes)
         for write in batch:
             write.succeed()
 

@@ -138,11 +138,13 @@ def report(
     :param duplicates_first: duplicate fields are reported before unknown ones.
     :returns: the reason for rejecting the request, or an empty text; warnings are added to *request*.
     """
+    if not (unknown or duplicates or repeats or more):
+        return ""
     mode = request.query.get("fieldValidation")
     groups = [[f'unknown field "{path}"' for path in unknown], [f'duplicate field "{path}"' for path in duplicates]]
     texts = [*more, *(text for group in (reversed(groups) if duplicates_first else groups) for text in group)]
     lines = [f'line {line}: key "{key}" already set in map' for line, key in repeats]
-    if mode == "Ignore" or not (texts or lines):
+    if mode == "Ignore":
         return ""
     if mode == "Strict":
         if lines:

@@ -76,6 +76,8 @@ HEADER_RULE = (
 
 def subdomain_problems(value: str) -> list[str]:
     """Return why *value* is not a DNS subdomain."""
+    if len(value) <= 253 and _subdomain.fullmatch(value):
+        return []
     problems = _length_problems(value, 253)
     return problems if _subdomain.fullmatch(value) else [*problems, SUBDOMAIN_RULE]
 

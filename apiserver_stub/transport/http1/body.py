@@ -79,7 +79,9 @@ class RequestBody:
         if not self.complete:
             return None
         data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-        self._taken(clear=True)
+        self._pieces.clear()
+        self._size = 0
+        self._flow.resume_body()
         return data
 
     async def take(self) -> bytes:
@@ -95,15 +97,9 @@ class RequestBody:
             await self._wait()
         data = self._pieces.popleft()
         self._size -= len(data)
-        self._taken()
-        return data
-
-    def _taken(self, *, clear: bool = False) -> None:
-        if clear:
-            self._pieces.clear()
-            self._size = 0
         if self._size <= _LOW_WATER_BYTES:
             self._flow.resume_body()
+        return data
 
     async def _wait(self) -> None:
         self._waiter = asyncio.get_running_loop().create_future()
