@@ -76,6 +76,7 @@ GATES_IN_USE = frozenset(
         "JobSuccessPolicy",
         "KMSv1",
         "LegacyServiceAccountTokenCleanUp",
+        "ListFromCacheSnapshot",
         "LoadBalancerIPMode",
         "MatchLabelKeysInPodAffinity",
         "MatchLabelKeysInPodTopologySpread",

@@ -25,7 +25,6 @@ _GATES: Mapping[str, tuple[str, ...]] = {
         "DeclarativeValidationBeta",
         "DeclarativeValidationTakeover",
         "DetectCacheInconsistency",
-        "ListFromCacheSnapshot",
         "ResilientWatchCacheInitialization",
         "SeparateCacheWatchRPC",
         "StorageNamespaceIndex",

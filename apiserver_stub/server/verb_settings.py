@@ -5,6 +5,12 @@ from __future__ import annotations
 from apiserver_stub.options import Options
 from apiserver_stub.schema.null_times import OMITTED_SINCE
 from apiserver_stub.verbs.context import VerbSettings
+from nodeagent.base.release import Release
+
+_CHECKED_LIST_VERSIONS = Release(1, 33)
+"""First release in which the watch cache reports invalid resource versions of lists as the store does."""
+_FUTURE_LISTS = Release(1, 34)
+"""First release in which the store recognizes the error of etcd about a future revision."""
 
 
 def verb_settings(options: Options) -> VerbSettings:
@@ -17,4 +23,7 @@ def verb_settings(options: Options) -> VerbSettings:
         watch_lists=options.gates.enabled("WatchList"),
         shows_null_times=options.compatibility_version < OMITTED_SINCE,
         is_cached=options.caches,
+        checks_list_versions=options.compatibility_version >= _CHECKED_LIST_VERSIONS,
+        times_out_future_lists=options.compatibility_version >= _FUTURE_LISTS,
+        caches_snapshots=options.gates.enabled("ListFromCacheSnapshot"),
     )

@@ -51,6 +51,12 @@ class VerbSettings(Struct, frozen=True):
     """``True`` if unset creation timestamps are null in responses, as in early releases."""
     is_cached: Callable[[str, str], bool] = lambda plural, group: True
     """Return whether lists of *plural* in *group* behave as served from a watch cache."""
+    checks_list_versions: bool = False
+    """``True`` if an invalid resource version of a cached list is an error of the client, as in later releases."""
+    times_out_future_lists: bool = False
+    """``True`` if lists of exact revisions of the future time out instead of failing, as in later releases."""
+    caches_snapshots: bool = False
+    """``True`` if lists of an exact revision are cached too (feature gate ``ListFromCacheSnapshot``)."""
 
 
 class VerbContext(Struct, frozen=True):

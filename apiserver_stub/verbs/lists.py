@@ -141,7 +141,7 @@ async def select(context: VerbContext, request: Request, resource: Resource) -> 
 
     :raises ApiError: 400, 410, 422, 500 or 504.
     """
-    query = request.query
+    query, settings = request.query, context.settings
     chosen = selection(request, resource)
     check_list_options(request)
     limit = max(0, query.integer("limit") or 0)
@@ -163,10 +163,11 @@ async def select(context: VerbContext, request: Request, resource: Resource) -> 
             raise bad_request("specifying resource version is not allowed when using continue")
         after, exact = prefix + start, at > 0
         revision = at if exact else revision
-    elif requested := requested_version(version, cached=cached):
+    elif requested := requested_version(version, cached=cached and not settings.checks_list_versions):
         exact = match == "Exact" or bool(not match and limit and not single)
         if requested > revision:
-            if exact and requested < _REVISION_LIMIT:
+            cached = cached or (settings.caches_snapshots and settings.is_cached(resource.plural, resource.group))
+            if exact and not settings.times_out_future_lists and requested < _REVISION_LIMIT:
                 raise ApiError(500, "", "etcdserver: mvcc: required revision is a future revision")
             raise too_large_version(requested, revision, cached=cached)
         if exact:

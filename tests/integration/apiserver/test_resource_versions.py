@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from .conftest import Api
+from .conftest import Api, Server
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -125,6 +126,47 @@ def test_read_with_an_unusual_version_is_an_error(
 
     assert found == code
     assert error["message"].startswith(message)
+
+
+@pytest.fixture(scope="module")
+def newest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """Client of a server of release 1.36."""
+    found = Server(tmp_path_factory.mktemp("newest"), "--compatibility-version=1.36")
+    client = found.api()
+    yield client
+    client.close()
+    assert found.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "message", "retry_seconds"),
+    [
+        (
+            "configmaps?resourceVersion=abc",
+            400,
+            'invalid resource version: resourceVersion: Invalid value: "abc": ',
+            None,
+        ),
+        ("configmaps?resourceVersion=abc&watch=1", 500, f'resourceVersion: Invalid value: "abc": {NO_NUMBER}', None),
+        ("configmaps/a?resourceVersion=abc", 500, f'resourceVersion: Invalid value: "abc": {NO_NUMBER}', None),
+        (
+            "configmaps?resourceVersion=99999999&resourceVersionMatch=Exact",
+            504,
+            "Timeout: Too large resource version",
+            1,
+        ),
+        ("configmaps?resourceVersion=99999999&limit=3", 504, "Timeout: Too large resource version", 1),
+        ("events?resourceVersion=99999999&limit=3", 504, "Timeout: Too large resource version", None),
+    ],
+)
+def test_unusual_versions_are_other_errors_in_release_1_36(
+    newest: Api, query: str, code: int, message: str, retry_seconds: int | None
+) -> None:
+    found, error = newest.call("GET", f"/api/v1/namespaces/default/{query}")
+
+    assert found == code
+    assert error["message"].startswith(message)
+    assert (error.get("details") or {}).get("retryAfterSeconds") == retry_seconds
 
 
 def test_read_of_one_object_with_an_invalid_version_is_an_error(api: Api, namespace: str) -> None:
