@@ -20,6 +20,7 @@ GATES_IN_USE = frozenset(
         "AllowInsecureNodeAgentCertificateSigningRequests",
         "AllowParsingUserUIDFromCertAuth",
         "AllowServiceLBStatusOnNonLB",
+        "AllowUnsafeMalformedObjectDeletion",
         "AnonymousAuthConfigurableEndpoints",
         "AnyVolumeDataSource",
         "AppArmor",

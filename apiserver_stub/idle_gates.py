@@ -34,7 +34,6 @@ _GATES: Mapping[str, tuple[str, ...]] = {
         "WatchFromStorageWithoutResourceVersion",
     ),
     _ALPHA: (
-        "AllowUnsafeMalformedObjectDeletion",
         "CBORServingAndStorage",
         "ManifestBasedAdmissionControlConfig",
         "ShardedListAndWatch",

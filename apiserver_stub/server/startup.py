@@ -33,9 +33,8 @@ from apiserver_stub.server.running_server import RunningServer
 from apiserver_stub.server.serving_certificate import Certificates
 from apiserver_stub.server.storage import health_checks, start_storage_tasks
 from apiserver_stub.server.storage_versions import build_storage_versions
-from apiserver_stub.server.verb_settings import verb_settings
+from apiserver_stub.server.verb_settings import build_verbs
 from apiserver_stub.storage.monitor import StoreMonitor
-from apiserver_stub.verbs.context import VerbContext
 from nodeagent.base.aio import TaskOwner
 
 
@@ -85,7 +84,7 @@ async def start(options: Options) -> RunningServer:
             leadership,
             [RoleEscalation(authorization.rbac, authorization.chain)],
         )
-        context, monitor = VerbContext(store, admission, verb_settings(options)), StoreMonitor(store)
+        context, monitor = build_verbs(options, storage, admission, authorization.chain), StoreMonitor(store)
         outgoing.start(store, registry, tasks)
         await certificates.start(tasks)
         flow_control = await start_flow_control(options, store, registry, tasks)

@@ -41,9 +41,10 @@ RELOAD_SECONDS = 60.0
 
 
 class Storage(Struct, frozen=True):
-    """A store that is not open yet, with its encryption and metrics."""
+    """A store that is not open yet, with its layout, encryption and metrics."""
 
     store: Store
+    layout: Layout
     encryption: Encryption
     calls: StoreRequestMetrics
 
@@ -76,7 +77,7 @@ async def build_storage(
         stack.push_async_callback(local.close)
         sockets = await _sockets(options, local)
     try:
-        return Storage(_build(options, layout, at_rest, calls, sockets), at_rest, calls)
+        return Storage(_build(options, layout, at_rest, calls, sockets), layout, at_rest, calls)
     except OSError as error:
         raise StoreUnavailable(str(error)) from error
 

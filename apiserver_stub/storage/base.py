@@ -80,6 +80,16 @@ class Store(Protocol):
         """
         ...
 
+    async def remove_unreadable(self, name: str, key: str) -> None:
+        """Remove the value at *key* that cannot be decoded, once that is durable.
+
+        Watchers are not notified, as they do not have the object.
+
+        :raises LookupError: there is no such value.
+        :raises StoreUnavailable: the removal could not be made durable.
+        """
+        ...
+
     async def catch_up(self, name: str, revision: int = 0) -> None:
         """Wait until every write to the collection *name* that was acknowledged before the call is visible.
 

@@ -23,6 +23,10 @@ _AS_SERVED = re.compile(rb'\{"kind":"[^"\\]*","apiVersion":"[^"\\]*","metadata":
 _STORED = yamlsafe.Limits(max_bytes=16 << 20)
 
 
+class UndecodableObject(DecryptionError):
+    """A stored value was decrypted, but is not an object."""
+
+
 class StorageCodec(Struct, frozen=True):
     """Encoding and encryption of stored values.
 
@@ -49,7 +53,8 @@ class StorageCodec(Struct, frozen=True):
     def read(self, collection: str, key: str, stored: bytes) -> tuple[bytes, Transformer]:
         """Return the object without a revision, and the transformer that encrypted it.
 
-        :raises DecryptionError: no key matches, or the decrypted bytes are not an object.
+        :raises DecryptionError: no key matches.
+        :raises UndecodableObject: the decrypted bytes are not an object.
         """
         full_key = self.layout.full_key(collection, key).encode()
         value, transformer = self.encryption.decrypt(collection, stored, full_key)
@@ -85,8 +90,8 @@ def _decode(value: bytes, api_domain: str) -> bytes:
         else:
             obj = yamlsafe.load(value, _STORED)
         if not isinstance(obj, dict) or not isinstance(obj.get("kind"), str):
-            raise DecryptionError("the stored data is not an object")
+            raise UndecodableObject("the stored data is not an object")
         obj.setdefault("metadata", {})
         return objects.encode_for_store(obj)
     except (ValueError, KeyError, TypeError, apiproto.ProtobufError, msgspec.MsgspecError) as error:
-        raise DecryptionError(f"the stored data cannot be decoded: {error}") from error
+        raise UndecodableObject(f"the stored data cannot be decoded: {error}") from error

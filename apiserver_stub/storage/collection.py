@@ -32,6 +32,8 @@ class UnreadableValue(NamedTuple):
     revision: int
     stored: bytes
     problem: str
+    is_decrypted: bool
+    """``True`` if the value was decrypted, but is not an object."""
 
 
 class Collection:

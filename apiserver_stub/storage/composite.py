@@ -42,6 +42,9 @@ class CompositeStore:
     async def update(self, name: str, key: str, decide: Callable[[Record | None], Outcome]) -> Record:
         return await self._of(name).update(name, key, decide)
 
+    async def remove_unreadable(self, name: str, key: str) -> None:
+        await self._of(name).remove_unreadable(name, key)
+
     async def catch_up(self, name: str, revision: int = 0) -> None:
         await self._of(name).catch_up(name, revision)
 

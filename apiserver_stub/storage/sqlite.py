@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from apiserver_stub.storage.base import Keep, Outcome, Probe, Put, Remove, StoreRejected, StoreUnavailable
-from apiserver_stub.storage.codec import StorageCodec
+from apiserver_stub.storage.codec import StorageCodec, UndecodableObject
 from apiserver_stub.storage.collection import Collection, UnreadableValue
 from apiserver_stub.storage.database import Database, Row, checkpoint
 from apiserver_stub.storage.encryption import DecryptionError
@@ -192,6 +192,14 @@ class SqliteStore:
             raise LookupError(key)
         return current
 
+    async def remove_unreadable(self, name: str, key: str) -> None:
+        unread = self.collection(name).unreadable[key]
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._remove_row, unread.revision)
+        except (OSError, sqlite3.Error) as error:
+            raise StoreUnavailable(f"write to {self._path.name}: {error}") from error
+        self.collection(name).unreadable.pop(key, None)
+
     async def close(self) -> None:
         for task in self._tasks:
             task.cancel()
@@ -288,7 +296,9 @@ class SqliteStore:
             data, transformer = codec.read(name, key, stored)
         except DecryptionError as error:
             _log.error("Failed to decode stored object", extra={"collection": name, "key": key, "err": error})
-            collection.unreadable[key] = UnreadableValue(revision, stored, str(error))
+            collection.unreadable[key] = UnreadableValue(
+                revision, stored, str(error), isinstance(error, UndecodableObject)
+            )
             return None
         collection.unreadable.pop(key, None)
         if transformer.identity:
@@ -326,6 +336,11 @@ class SqliteStore:
             if write.change.type != "DELETED"
         ]
         db.commit(removes, puts, batch[-1].change.revision)
+
+    def _remove_row(self, revision: int) -> None:
+        if (db := self._db) is None:
+            raise sqlite3.ProgrammingError("store is closed")
+        db.commit([revision], [], db.revision())
 
     def _close_database(self) -> None:
         if self._db is not None:

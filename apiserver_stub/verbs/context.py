@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
 from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
+    from apiserver_stub.apimachinery.request import RequestInfo, User
     from apiserver_stub.kinds.registry import Resource
     from apiserver_stub.storage import Store
+    from apiserver_stub.storage.layout import Layout
     from apiserver_stub.verbs.admission import AdmissionRequest
 
 
@@ -59,12 +61,22 @@ class VerbSettings(Struct, frozen=True):
     """``True`` if lists of an exact revision are cached too (feature gate ``ListFromCacheSnapshot``)."""
 
 
+class UnsafeDeletions(Struct, frozen=True):
+    """Dependencies of deletions of unreadable objects."""
+
+    layout: Layout
+    authorize: Callable[[User, RequestInfo], Awaitable[tuple[bool, str]]]
+    """Return whether a user is allowed to make a request, and the reason."""
+
+
 class VerbContext(Struct, frozen=True):
     """Dependencies of the verbs."""
 
     store: Store
     admission: Admission
     settings: VerbSettings = VerbSettings()
+    unsafe_deletions: UnsafeDeletions | None = None
+    """``None`` if unreadable objects cannot be deleted (feature gate ``AllowUnsafeMalformedObjectDeletion``)."""
 
     def ttl_of(self, resource: Resource) -> int | None:
         """Return the lifetime in seconds of objects of *resource*, ``None`` if they do not expire."""

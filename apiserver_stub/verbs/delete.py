@@ -13,7 +13,7 @@ from apiserver_stub.apimachinery.status import ApiError, bad_request, conflict, 
 from apiserver_stub.schema import shapes
 from apiserver_stub.schema.field_validation import SchemaMismatch, check
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
-from apiserver_stub.verbs import lists, versions
+from apiserver_stub.verbs import lists, unreadable, versions
 from apiserver_stub.verbs.admission import AdmissionRequest
 from apiserver_stub.verbs.allocation import release
 from apiserver_stub.verbs.preparation import DryRun
@@ -38,9 +38,13 @@ async def delete(context: VerbContext, request: Request, resource: Resource) -> 
 
     The code is 202 if ``orphanDependents`` is false and the object is not deleted yet, otherwise 200.
     """
-    options = read_options(request)
+    options = read_options(request, unsafe=context.unsafe_deletions is not None)
     info = request.info
+    if options.get(unreadable.OPTION):
+        return await unreadable.delete_unreadable(context, request, resource)
     key = resource.key(info.namespace, info.name)
+    if context.unsafe_deletions is not None:
+        unreadable.check_readable(context, resource, key)
     await _admit(context, request, resource, key, info.name, options)
     if not options["propagationPolicy"] and options["orphanDependents"] is None and resource.strategy.deletion_warning:
         request.warnings.append(resource.strategy.deletion_warning)
@@ -59,7 +63,10 @@ async def delete(context: VerbContext, request: Request, resource: Resource) -> 
 
 async def delete_collection(context: VerbContext, request: Request, resource: Resource) -> Reply:
     """Delete the selected objects and return the list of them as it was before."""
-    options = read_options(request)
+    options = read_options(request, unsafe=context.unsafe_deletions is not None)
+    if options.get(unreadable.OPTION):
+        problem = unreadable.option_problem("is not allowed with DELETECOLLECTION, try again after removing the option")
+        raise invalid_options(request, "DeleteOptions", [problem])
     page = await lists.read(context, request, resource)
     seconds = request.query.integer("timeoutSeconds")
     if not options["dryRun"]:
@@ -222,9 +229,10 @@ def _set_finalizers(context: VerbContext, resource: Resource, metadata: Object, 
         del metadata["finalizers"]
 
 
-def read_options(request: Request) -> Object:
+def read_options(request: Request, *, unsafe: bool = False) -> Object:
     """Return the options of a deletion from the body or, if that is empty, from the query.
 
+    :param unsafe: include the option to delete an object that cannot be read, if it is set.
     :raises ApiError: 400, 422 or 500, the options are invalid.
     """
     options: Object = {}
@@ -232,6 +240,8 @@ def read_options(request: Request) -> Object:
         options = media.read_body(
             request.headers.get("Content-Type", ""), request.body, "DeleteOptions", request.identity, []
         )
+        if not unsafe:
+            options.pop(unreadable.OPTION, None)
         if (shape := shapes.of("v1", "DeleteOptions", request.identity.api_domain)) is not None:
             try:
                 check(options, shape)
@@ -250,6 +260,8 @@ def read_options(request: Request) -> Object:
         options["propagationPolicy"] = request.query.get("propagationPolicy")
         if "orphanDependents" in request.query:
             options["orphanDependents"] = request.query.flag("orphanDependents")
+        if unsafe and request.query.flag(unreadable.OPTION):
+            options[unreadable.OPTION] = True
     validate_options(request, options, dry_run)
     grace = options.get("gracePeriodSeconds")
     if grace is not None and grace < 0:
@@ -258,13 +270,14 @@ def read_options(request: Request) -> Object:
     policy, orphan = options.get("propagationPolicy"), options.get("orphanDependents")
     if not policy and orphan is not None:
         policy = "Orphan" if orphan else "Background"
-    return {
+    found = {
         "gracePeriodSeconds": grace,
         "preconditions": preconditions,
         "dryRun": bool(dry_run),
         "propagationPolicy": policy,
         "orphanDependents": orphan,
     }
+    return {**found, unreadable.OPTION: True} if options.get(unreadable.OPTION) else found
 
 
 def validate_options(request: Request, options: Object, dry_run: Sequence[str]) -> None:
@@ -284,6 +297,8 @@ def validate_options(request: Request, options: Object, dry_run: Sequence[str]) 
     if policy and options.get("orphanDependents") is not None:
         text = f'Invalid value: "{policy}": orphanDependents and deletionPropagation cannot be both set'
         wrong.append(("FieldValueInvalid", text, "propagationPolicy"))
+    if options.get(unreadable.OPTION):
+        wrong += unreadable.option_problems({**options, "dryRun": dry_run})
     if wrong:
         raise invalid_options(request, "DeleteOptions", wrong)
 

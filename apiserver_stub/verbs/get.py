@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apiserver_stub.apimachinery.status import internal, not_found
+from apiserver_stub.apimachinery.status import not_found
 from apiserver_stub.verbs import versions
 from apiserver_stub.verbs.responses import Reply
 from apiserver_stub.verbs.revisions import requested_version, too_large_version
+from apiserver_stub.verbs.unreadable import check_readable
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
@@ -30,7 +31,6 @@ async def get(context: VerbContext, request: Request, resource: Resource) -> Rep
     collection, key = store.collection(resource.storage), resource.key(info.namespace, info.name)
     record = collection.get(key)
     if record is None:
-        if (unread := collection.unreadable.get(key)) is not None:
-            raise internal(unread.problem)
+        check_readable(context, resource, key)
         raise not_found(resource.group, resource.plural, info.name)
     return Reply(200, record=record if resource.converter is None else await versions.record(resource, record))

@@ -11,11 +11,12 @@ import msgspec
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
-from apiserver_stub.apimachinery.status import ApiError, bad_request, expired, internal, qualified
+from apiserver_stub.apimachinery.status import ApiError, bad_request, expired, qualified
 from apiserver_stub.storage import Compacted, Record
 from apiserver_stub.verbs import versions
 from apiserver_stub.verbs.responses import Page, Reply
 from apiserver_stub.verbs.revisions import requested_version, too_large_version
+from apiserver_stub.verbs.unreadable import check_all_readable
 from apiserver_stub.verbs.write_options import invalid_options
 from nodeagent.base import gobase64, tracing
 from nodeagent.base.selectors import (
@@ -172,8 +173,7 @@ async def select(context: VerbContext, request: Request, resource: Resource) -> 
             raise too_large_version(requested, revision, cached=cached)
         if exact:
             revision = requested
-    if (unread := collection.first_unreadable(prefix)) is not None:
-        raise internal(unread.problem)
+    check_all_readable(context, resource, prefix)
     if single and not exact and not after:
         record = collection.get(resource.key(chosen.namespace, chosen.name or ""))
         found: Sequence[Record] = [record] if record is not None else []

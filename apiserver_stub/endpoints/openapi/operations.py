@@ -105,7 +105,7 @@ class Operations:
         operation: Object = {
             "description": _SUMMARIES[verb].format(kind=kind),
             "operationId": self._operation_id(verb, path, resource, subresource),
-            "parameters": [parameters.parameter(name, "query", v3=self._v3) for name in parameters.OF_VERB[verb]],
+            "parameters": parameters.of_verb(verb, self._schemas.minor, v3=self._v3),
             "tags": [self._tag(resource)],
             "x-kubernetes-action": _ACTIONS.get(verb, verb),
             "x-kubernetes-group-version-kind": {"group": group, "kind": kind, "version": version},

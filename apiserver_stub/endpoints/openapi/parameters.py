@@ -21,7 +21,7 @@ _LIST = (
 )
 _DELETE = ("dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy")
 _ONLY_LISTS = ("allowWatchBookmarks", "watch")
-OF_VERB: Mapping[str, tuple[str, ...]] = {
+_OF_VERB: Mapping[str, tuple[str, ...]] = {
     "create": _WRITE,
     "delete": _DELETE,
     "deletecollection": tuple(sorted({*_DELETE, *_LIST} - {*_ONLY_LISTS})),
@@ -30,7 +30,9 @@ OF_VERB: Mapping[str, tuple[str, ...]] = {
     "patch": (*_WRITE, "force"),
     "update": _WRITE,
 }
-"""Query parameters by verb."""
+"""Query parameters by verb, except for those of later releases."""
+_IGNORE_READ_ERRORS = "ignoreStoreReadErrorWithClusterBreakingPotential"
+_IGNORE_READ_ERRORS_SINCE = 32
 _COMMAND = ("command", "container", "stderr", "stdin", "stdout", "tty")
 _LOG = (
     "container",
@@ -55,6 +57,7 @@ _TYPES: Mapping[str, str] = {
     "follow": "boolean",
     "force": "boolean",
     "gracePeriodSeconds": "integer",
+    "ignoreStoreReadErrorWithClusterBreakingPotential": "boolean",
     "insecureSkipTLSVerifyBackend": "boolean",
     "limit": "integer",
     "limitBytes": "integer",
@@ -84,6 +87,7 @@ _DESCRIPTIONS: Mapping[str, str] = {
     "follow": "Continue to send the log as it grows.",
     "force": "Acquire fields of other owners; only for applied configurations.",
     "gracePeriodSeconds": "Seconds until the object is deleted; 0 deletes it immediately.",
+    "ignoreStoreReadErrorWithClusterBreakingPotential": "Delete the object although it cannot be read.",
     "insecureSkipTLSVerifyBackend": "Do not verify the certificate of the node agent.",
     "labelSelector": "Restrict the objects by their labels.",
     "limit": "Maximum number of objects of a page.",
@@ -119,6 +123,14 @@ def parameter(name: str, location: str, *, v3: bool) -> Object:
     if location == "path":
         found["required"] = True
     return found | ({"schema": content} if v3 else content)
+
+
+def of_verb(verb: str, minor: int, *, v3: bool) -> list[Object]:
+    """Return the query parameters of *verb*."""
+    names = _OF_VERB[verb]
+    if verb in ("delete", "deletecollection") and minor >= _IGNORE_READ_ERRORS_SINCE:
+        names = tuple(sorted({*names, _IGNORE_READ_ERRORS}))
+    return [parameter(name, "query", v3=v3) for name in names]
 
 
 def of_path(path: str, subresource: str, minor: int, *, v3: bool) -> list[Object]:

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from apiserver_stub.storage.base import Keep, Outcome, Probe, Put, Remove, StoreRejected, StoreUnavailable
-from apiserver_stub.storage.codec import StorageCodec
+from apiserver_stub.storage.codec import StorageCodec, UndecodableObject
 from apiserver_stub.storage.collection import Collection, UnreadableValue
 from apiserver_stub.storage.encryption import DecryptionError
 from apiserver_stub.storage.etcd.client import EtcdClient, HistoryCompacted, LeaseExpired, Watching, prefix_end
@@ -182,6 +182,15 @@ class EtcdStore:
         finally:
             self._written.pop((full_key, stored), None)
 
+    async def remove_unreadable(self, name: str, key: str) -> None:
+        full_key, unreadable = self._layout.full_key(name, key).encode(), self.collection(name).unreadable
+        while True:
+            revision, _ = await self._client.delete(full_key, expected=unreadable[key].revision, kind=name)
+            if revision:
+                await self._visible(revision)
+                return
+            await self.catch_up(name)
+
     async def _put(
         self, name: str, full_key: bytes, stored: bytes, expected: int, ttl_seconds: int | None
     ) -> tuple[int, rpc.RangeResponse | None]:
@@ -284,7 +293,9 @@ class EtcdStore:
                 encrypted_by = self._codec.encryption.writer(name).identity
         except DecryptionError as error:
             _log.error("Failed to decode stored object", extra={"collection": name, "key": key, "err": error})
-            collection.unreadable[key] = UnreadableValue(revision, item.value, str(error))
+            collection.unreadable[key] = UnreadableValue(
+                revision, item.value, str(error), isinstance(error, UndecodableObject)
+            )
             return None
         collection.unreadable.pop(key, None)
         if encrypted_by:
