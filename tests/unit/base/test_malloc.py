@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
+import sys
 
 import pytest
 
@@ -29,3 +31,21 @@ def test_threads_share_an_arena_that_is_trimmed_early(monkeypatch: pytest.Monkey
 def test_library_without_mallopt_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda _name: object())
     trim_eagerly()
+
+
+_FREED_BLOCK = """
+from nodeagent.base.malloc import resident_bytes, trim_eagerly
+trim_eagerly(1 << 20)
+bytes(bytearray(24 << 20))  # Once freed, such a block would raise the thresholds of the C library.
+before = resident_bytes()
+large = bytearray(24 << 20)
+large[:] = b"x" * len(large)
+small = [bytes(bytearray(1000)) for _ in range(1000)]
+del large
+print((resident_bytes() - before) >> 20)
+"""
+
+
+def test_freed_large_blocks_leave_no_gaps_among_small_ones() -> None:
+    output = subprocess.run([sys.executable, "-c", _FREED_BLOCK], capture_output=True, text=True, check=True).stdout
+    assert int(output) < 8
