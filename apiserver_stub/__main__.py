@@ -17,6 +17,7 @@ from nodeagent.base.malloc import trim_eagerly
 
 if TYPE_CHECKING:
     from apiserver_stub.options import Options
+    from apiserver_stub.server.key_generation import KeyGeneration
 
 _log = logging.getLogger("apiserver_stub")
 
@@ -58,6 +59,9 @@ def _run(given: Sequence[str]) -> int:
             sys.stderr.write(f"Error: {problem}\n")
         return EXIT_USAGE
     trim_eagerly(_BLOCK_BYTES)
+    from apiserver_stub.server.key_generation import KeyGeneration
+
+    keys = KeyGeneration(options)
     gc.collect()  # Frees 0.7 MiB, such as the parser of the options; there are few objects yet.
     if options.tracing_config_file and (missing := missing_extra(f"{_NAME} --tracing-config-file", "tracing")):
         sys.stderr.write(f"{missing}\n")
@@ -79,7 +83,7 @@ def _run(given: Sequence[str]) -> int:
     _allow_connections()
     sys.setswitchinterval(_SWITCH_SECONDS)  # Bounds the delay of the storage thread by the event loop.
     with logs:
-        return uvloop.run(_serve(options))
+        return uvloop.run(_serve(options, keys))
 
 
 def _allow_connections() -> None:
@@ -91,7 +95,7 @@ def _allow_connections() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (maximum, maximum))
 
 
-async def _serve(options: Options) -> int:
+async def _serve(options: Options, keys: KeyGeneration) -> int:
     from apiserver_stub.admission.config import AdmissionError
     from apiserver_stub.audit.policy import AuditError
     from apiserver_stub.egress.selector import EgressError
@@ -118,7 +122,7 @@ async def _serve(options: Options) -> int:
     with contextlib.suppress(OSError):
         ready.unlink(missing_ok=True)
     try:
-        running = await start(options)
+        running = await start(options, keys.result)
     except (
         OSError,
         StoreUnavailable,

@@ -96,9 +96,18 @@ class SigningKey(Struct, frozen=True):
         :raises KeyFileError: it cannot be read or holds no key that can sign tokens.
         """
         try:
-            found = next((key for key in map(_private, _blocks(path.read_bytes())) if key is not None), None)
+            data = path.read_bytes()
         except OSError as error:
             raise KeyFileError(f"error reading private key file {path}: {error}") from error
+        return cls.parse(data, path)
+
+    @classmethod
+    def parse(cls, data: bytes, path: Path) -> SigningKey:
+        """Return the first private key in *data*, the content of *path*.
+
+        :raises KeyFileError: it holds no key that can sign tokens.
+        """
+        found = next((key for key in map(_private, _blocks(data)) if key is not None), None)
         if found is None:
             rule = "data does not contain a valid RSA or ECDSA private key"
             raise KeyFileError(f"error reading private key file {path}: {rule}")
@@ -107,6 +116,12 @@ class SigningKey(Struct, frozen=True):
     @classmethod
     def load_or_create(cls, path: Path) -> SigningKey:
         """Return the key in *path*, which is generated when it is missing."""
+        cls.create_missing(path)
+        return cls.load(path)
+
+    @staticmethod
+    def create_missing(path: Path) -> None:
+        """Generate the key in *path* when it is missing."""
         if not path.exists():
             from cryptography.hazmat.primitives import serialization
             from cryptography.hazmat.primitives.asymmetric import ec
@@ -115,7 +130,6 @@ class SigningKey(Struct, frozen=True):
                 serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
             )
             write_private(path, pem)
-        return cls.load(path)
 
 
 def load_public_keys(path: Path) -> list[PublicKey]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
 from typing import Any, Protocol
 
 from apiserver_stub.authn import jwt
@@ -63,3 +66,35 @@ class FileKeys:
 
     async def sign(self, claims: dict[str, Any]) -> str:
         return jwt.sign(self._signing_key, claims)
+
+
+class GeneratedKey:
+    """The key that the server generates, which is missing or valid; parsed when it is first used.
+
+    A server may use no tokens, and the libraries for keys need 10 MiB.
+    """
+
+    max_age_seconds = _MAX_AGE_SECONDS
+    max_token_seconds = 0
+
+    def __init__(self, path: Path) -> None:
+        SigningKey.create_missing(path)
+        self._path, self._data = path, path.read_bytes()
+
+    @cached_property
+    def _keys(self) -> FileKeys:
+        key = SigningKey.parse(self._data, self._path)
+        return FileKeys(key, [key.public])
+
+    @property
+    def published(self) -> Sequence[PublicKey]:
+        return self._keys.published
+
+    async def verifying(self, key_id: str) -> Sequence[PublicKey]:
+        return await (await self._parsed()).verifying(key_id)
+
+    async def sign(self, claims: dict[str, Any]) -> str:
+        return await (await self._parsed()).sign(claims)
+
+    async def _parsed(self) -> FileKeys:
+        return self._keys if "_keys" in vars(self) else await asyncio.to_thread(lambda: self._keys)

@@ -5,6 +5,7 @@ spec: path.apiserver.{service-account-issuer}/.well-known/openid-configuration
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -43,14 +44,16 @@ class IssuerDiscovery:
         keys = self._tokens.keys
         cached = {"Cache-Control": f"public, max-age={keys.max_age_seconds}"}
         if path == KEYS_PATH:
-            body = objects.encode({"keys": [key.jwk() for key in keys.published]})
+            published = await asyncio.to_thread(lambda: [key.jwk() for key in keys.published])  # May parse the keys.
+            body = objects.encode({"keys": published})
             return Reply(200, body=body, content_type="application/jwk-set+json", headers=cached)
+        algorithms = await asyncio.to_thread(lambda: sorted({key.algorithm for key in keys.published}))
         document = {
             "issuer": self._tokens.issuer,
             "jwks_uri": self._jwks_uri or self._own_keys(),
             "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"],
-            "id_token_signing_alg_values_supported": sorted({key.algorithm for key in keys.published}),
+            "id_token_signing_alg_values_supported": algorithms,
         }
         return Reply(200, body=objects.encode(document), headers=cached)
 

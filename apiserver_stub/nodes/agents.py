@@ -14,10 +14,10 @@ from apiserver_stub.apimachinery.objects import Object, decode, dig
 from apiserver_stub.apimachinery.status import ApiError, internal, not_found
 from apiserver_stub.egress.dialing import Dialer, DirectDialer, client_context, connection_error
 from apiserver_stub.nodes.addressing import is_port
+from apiserver_stub.nodes.client_certificate import client_certificate_files
 from apiserver_stub.nodes.endpoint import Endpoint
-from nodeagent.base.atomic_file import write_private
 from nodeagent.base.structs import Struct
-from nodeagent.base.tls import KeyPair, TlsError, covers, generate_ca, issue
+from nodeagent.base.tls import TlsError
 
 if TYPE_CHECKING:
     import aiohttp
@@ -28,10 +28,6 @@ _log = logging.getLogger(__name__)
 
 DEFAULT_PORT = 10250
 _READ_BYTES = 256 * 1024
-_CLIENT = "kube-apiserver-kubelet-client"
-_GROUPS = ("system:masters",)
-"""The server has already authorized the user of a request; its own permissions must not restrict that."""
-_DAYS = 3650
 _CALL_SECONDS = 30.0
 _MAX_REPLY_BYTES = 64 * 1024
 P = TypeVar("P", bound=asyncio.BaseProtocol)
@@ -69,7 +65,7 @@ class NodeAgentSettings(Struct, frozen=True):
     timeout_seconds: float
     """Time limit for establishing a connection."""
     own_authorities: Path
-    """Directory of the generated CA, for a generated client certificate."""
+    """Directory of the generated client certificate, which is used if none is configured."""
     certificate_authority: Path | None = None
     """CA bundle that verifies agents; without one they are not verified."""
     client_certificate: Path | None = None
@@ -92,7 +88,7 @@ class NodeAgents:
         self.client_authority: Path | None = None
         """CA certificate for agents to verify this server's client certificate; ``None`` if one is configured."""
         if certificate is None or key is None:
-            certificate, key, self.client_authority = generated_client_certificate(settings.own_authorities)
+            certificate, key, self.client_authority = client_certificate_files(settings.own_authorities)
         try:
             self._unverified = client_context(None, certificate, key, verify=False)
             self._trusting = client_context(ca_bundle, certificate, key) if ca_bundle is not None else self._unverified
@@ -215,26 +211,6 @@ def preferred(node: Object, types: Sequence[str]) -> list[str]:
         listed = " ".join(f"{{{item.get('type')} {item.get('address')}}}" for item in addresses)
         raise internal(f"no preferred addresses found; known addresses: [{listed}]")
     return found
-
-
-def generated_client_certificate(directory: Path) -> tuple[Path, Path, Path]:
-    """Return this server's client certificate and key for agents, and the CA certificate.
-
-    They are generated in *directory* if they are missing or the client certificate expires soon.
-    """
-    ca_file, ca_key = directory / "nodeagent-client-ca.crt", directory / "nodeagent-client-ca.key"
-    certificate, key = directory / "nodeagent-client.crt", directory / "nodeagent-client.key"
-    if not (ca_file.exists() and ca_key.exists()):
-        ca = generate_ca("nodeagent-apiserver-client-ca", days=_DAYS)
-        write_private(ca_key, ca.key)
-        write_private(ca_file, ca.certificate, mode=0o644)
-        certificate.unlink(missing_ok=True)
-    if not (certificate.exists() and key.exists() and covers(certificate.read_bytes(), ())):
-        signer = KeyPair(ca_file.read_bytes(), ca_key.read_bytes())
-        pair = issue(signer, _CLIENT, organizations=_GROUPS, client=True, days=_DAYS)
-        write_private(key, pair.key)
-        write_private(certificate, pair.certificate, mode=0o644)
-    return certificate, key, ca_file
 
 
 def _readable(path: Path | None) -> bool:

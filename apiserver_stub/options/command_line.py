@@ -120,6 +120,13 @@ class Options(
             return Path("/var/run") / self.platform_dir
         return self.authorities
 
+    @property
+    def generated_token_key(self) -> Path | None:
+        """File of the generated key that signs service account tokens; ``None`` if another signer is configured."""
+        if self.service_account_signing_endpoint or self.service_account_signing_key_file is not None:
+            return None
+        return self.data_dir / "service-account.key"
+
 
 def parse(arguments: Sequence[str]) -> Options:
     """Parse and validate the command line *arguments*.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from apiserver_stub.authn.keys import KeyFileError, PublicKey, SigningKey, load_public_keys
 from apiserver_stub.authn.service_account import ServiceAccountTokens
-from apiserver_stub.authn.token_keys import FileKeys, SigningError, TokenKeys
+from apiserver_stub.authn.token_keys import FileKeys, GeneratedKey, SigningError, TokenKeys
 from apiserver_stub.options import Options
 from apiserver_stub.storage import Store
 from nodeagent.base.aio import SystemClock, TaskOwner
@@ -59,15 +59,17 @@ async def _external_keys(options: Options, tasks: TaskOwner, stack: AsyncExitSta
     return keys
 
 
-def _file_keys(options: Options) -> FileKeys:
-    signing_file = options.service_account_signing_key_file
-    if signing_file is not None:
+def _file_keys(options: Options) -> TokenKeys:
+    signing_file, generated = options.service_account_signing_key_file, options.generated_token_key
+    if generated is not None:
+        if not (options.service_account_key_file or options.tls_private_key_file):
+            return GeneratedKey(generated)
+        key = SigningKey.load_or_create(generated)
+    elif signing_file is not None:
         try:
             key = SigningKey.load(signing_file)
         except KeyFileError as error:
             raise KeyFileError(f"failed to parse service-account-issuer-key-file: {error}") from error
-    else:
-        key = SigningKey.load_or_create(options.data_dir / "service-account.key")
     trusted = [public for path in options.service_account_key_file for public in load_public_keys(path)]
     if not options.service_account_key_file:
         trusted += _serving_key(options.tls_private_key_file)

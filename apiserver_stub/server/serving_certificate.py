@@ -1,4 +1,4 @@
-"""Serving certificate: configured or generated, and reloaded when its files change."""
+"""Serving certificate, reloaded when its files change."""
 
 from __future__ import annotations
 
@@ -11,27 +11,16 @@ from pathlib import Path
 from apiserver_stub.authn.certificates import CaBundle
 from apiserver_stub.options import Options
 from apiserver_stub.options.serving import EVERYWHERE
+from apiserver_stub.server.generated_certificate import certificate_files, own_authority
 from apiserver_stub.transport.handshake import verify_client_certificates
 from apiserver_stub.transport.http2.negotiation import offer_http2
 from apiserver_stub.transport.reloading_files import ReloadingFiles
 from apiserver_stub.transport.sni import NamedCertificates
 from nodeagent.base.aio import TaskOwner
-from nodeagent.base.atomic_file import write_private
-from nodeagent.base.tls import (
-    INSECURE_CIPHERS,
-    PREFERRED_CIPHERS,
-    KeyPair,
-    TlsError,
-    covers,
-    generate_ca,
-    issue,
-    names_of,
-    server_context,
-)
+from nodeagent.base.tls import INSECURE_CIPHERS, PREFERRED_CIPHERS, KeyPair, server_context
 
 _log = logging.getLogger(__name__)
 
-_NAME = "nodeagent-apiserver"
 _WEAK = ":@SECLEVEL=0"
 """OpenSSL security level that permits the weak cipher suites that the configuration names."""
 
@@ -39,20 +28,18 @@ _WEAK = ":@SECLEVEL=0"
 class Certificates(ReloadingFiles):
     """The files of the serving certificate and the TLS context built from them.
 
-    :param host: the advertised address, which a generated certificate includes.
+    :param ca_certificate: the one by which clients verify the serving certificate.
     :raises TlsError: a file is invalid.
     """
 
-    def __init__(self, options: Options, host: str) -> None:
+    def __init__(self, options: Options, ca_certificate: Path) -> None:
         self._options = options
         bundles = {"client-ca-bundle": options.client_ca_file, "request-header": options.requestheader_client_ca_file}
         self._authorities = {path: label for label, path in bundles.items() if path is not None}
-        if options.tls_cert_file is not None and options.tls_private_key_file is not None:
-            self._certificate, self._key = options.tls_cert_file, options.tls_private_key_file
-            self.authority = self._certificate
-        else:
-            self._certificate, self._key = (options.certificates / f"apiserver.{kind}" for kind in ("crt", "key"))
-            self.authority = _generate(options, host, self._certificate, self._key)
+        self._certificate, self._key = certificate_files(options)
+        self.authority = ca_certificate
+        if ca_certificate == self._certificate != options.tls_cert_file:
+            _log.info("Using existing serving certificate", extra={"certificate": str(ca_certificate)})
         super().__init__("serving certificate", (self._certificate, self._key, *self._authorities))
         self._named: NamedCertificates | None = None
         self.context = self._build()
@@ -61,7 +48,7 @@ class Certificates(ReloadingFiles):
     def own_authority(self) -> KeyPair | None:
         """Return the generated CA, or ``None`` if the serving certificate is configured. Reads the disk."""
         directory = self._options.authorities
-        return _own_authority(directory) if self.authority == directory / "ca.crt" else None
+        return own_authority(directory) if self.authority == directory / "ca.crt" else None
 
     def trusts_own_clients(self) -> bool:
         """Return whether the client CA bundle contains the generated CA. Reads the disk."""
@@ -140,58 +127,3 @@ def _offered(cipher: str) -> bool:
     except ssl.SSLError:
         return False
     return True
-
-
-def _generate(options: Options, host: str, certificate: Path, key: Path) -> Path:
-    """Generate the certificate and key unless valid ones exist, and return the file of the issuing CA.
-
-    A certificate that this server did not generate is used unchanged; a generated one is replaced if its issuer or its
-    names no longer match.
-
-    :raises TlsError: the files cannot be written.
-    """
-    existing = _read_pair(certificate, key)
-    if existing and not _is_generated(existing):
-        _log.info("Using existing serving certificate", extra={"certificate": str(certificate)})
-        return certificate
-    authority = _own_authority(options.authorities)
-    names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", "::1"]
-    names += {host, options.bind_address, options.external_hostname} - {*names, *EVERYWHERE}
-    if authority.certificate not in existing or not covers(existing, names):
-        pair = issue(authority, _NAME, names=names, server=True)
-        try:
-            write_private(key, pair.key)
-            write_private(certificate, pair.certificate + authority.certificate, mode=0o644)
-        except OSError as error:
-            raise TlsError(
-                f"cannot write the serving certificate to {certificate.parent}: {error.strerror}: "
-                "name a directory that this server may write to with --cert-dir"
-            ) from error
-    return options.authorities / "ca.crt"
-
-
-def _read_pair(certificate: Path, key: Path) -> bytes:
-    """Return the content of the certificate file; empty unless both files can be read."""
-    try:
-        key.read_bytes()
-        return certificate.read_bytes()
-    except OSError:
-        return b""
-
-
-def _is_generated(certificate: bytes) -> bool:
-    try:
-        return _NAME in names_of(certificate)
-    except ValueError:
-        return True
-
-
-def _own_authority(directory: Path) -> KeyPair:
-    """Return the CA in *directory*; it is generated at the first start."""
-    certificate, key = directory / "ca.crt", directory / "ca.key"
-    if certificate.exists() and key.exists():
-        return KeyPair(certificate.read_bytes(), key.read_bytes())
-    authority = generate_ca(f"{_NAME}-ca")
-    write_private(key, authority.key)
-    write_private(certificate, authority.certificate, mode=0o644)
-    return authority

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 
 from apiserver_stub.admission.role_escalation import RoleEscalation
 from apiserver_stub.controllers.namespace_contents import fill_namespace
@@ -14,6 +16,7 @@ from apiserver_stub.lifecycle import Lifecycle
 from apiserver_stub.options import Options
 from apiserver_stub.plugins import load_plugins
 from apiserver_stub.server.admission import build_admission
+from apiserver_stub.server.advertised_address import advertised_address
 from apiserver_stub.server.authentication import build_authentication
 from apiserver_stub.server.authorization import build_authorization
 from apiserver_stub.server.backend import open_backend
@@ -24,9 +27,10 @@ from apiserver_stub.server.credentials import generate_tokens
 from apiserver_stub.server.custom_kinds import build_custom_kinds
 from apiserver_stub.server.diagnostics import start_diagnostics
 from apiserver_stub.server.flow_control import start_flow_control
+from apiserver_stub.server.key_generation import generate_keys
 from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.server.kubernetes_service import start_kubernetes_service
-from apiserver_stub.server.listening import advertised_address, listen
+from apiserver_stub.server.listening import listen
 from apiserver_stub.server.outgoing import build_outgoing
 from apiserver_stub.server.request_pipeline import build_pipeline
 from apiserver_stub.server.running_server import RunningServer
@@ -38,9 +42,11 @@ from apiserver_stub.storage.monitor import StoreMonitor
 from nodeagent.base.aio import TaskOwner
 
 
-async def start(options: Options) -> RunningServer:
+async def start(options: Options, generated_keys: Callable[[], Path] | None = None) -> RunningServer:
     """Start the server and return once it is ready.
 
+    :param generated_keys: wait for the generation of keys and return the CA certificate for clients; the default
+        generates them.
     :raises PluginError: a plugin cannot be loaded, or what it provides is invalid.
     :raises StoreUnavailable: the database cannot be opened, or its servers do not respond.
     :raises EncryptionError: the configuration of encryption at rest is invalid.
@@ -56,7 +62,8 @@ async def start(options: Options) -> RunningServer:
     data, identity = options.data_dir, options.identity
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     host = await asyncio.to_thread(advertised_address, options)
-    certificates = await asyncio.to_thread(Certificates, options, host)
+    authority = await asyncio.to_thread(generated_keys or partial(generate_keys, options))
+    certificates = await asyncio.to_thread(Certificates, options, authority)
     tokens_file = await asyncio.to_thread(generate_tokens, data / "tokens.csv", options.node_name)
     lifecycle, address = Lifecycle(options.livez_grace_seconds), ""
     async with AsyncExitStack() as stack:

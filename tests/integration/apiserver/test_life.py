@@ -26,6 +26,22 @@ from .in_process import start
 CHECKS = ["ping", "etcd", "poststarthook/start-system-namespaces-controller"]
 
 
+def test_libraries_for_keys_are_loaded_with_the_first_token(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    mapped = Path(f"/proc/{server.process.pid}/maps")
+    try:
+        before = mapped.read_text()
+        path = "/api/v1/namespaces/default/serviceaccounts/default/token"
+        issued = server.api().ok("POST", path, {"spec": {}})
+        review = {"spec": {"token": issued["status"]["token"]}}
+        reviewed = server.api().ok("POST", "/apis/authentication.k8s.io/v1/tokenreviews", review)
+        after = mapped.read_text()
+    finally:
+        server.stop()
+    assert reviewed["status"]["user"]["username"] == "system:serviceaccount:default:default"
+    assert ("cryptography" in before, "cryptography" in after) == (False, True)
+
+
 @pytest.mark.row("path.apiserver./healthz", "path.apiserver./livez", "path.apiserver./readyz")
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
 def test_health_has_named_checks(server: Server, path: str) -> None:

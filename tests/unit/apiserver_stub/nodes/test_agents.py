@@ -14,6 +14,7 @@ import pytest
 
 from apiserver_stub.egress.dialing import DirectDialer
 from apiserver_stub.nodes.agents import NodeAgents, Unreachable
+from apiserver_stub.nodes.client_certificate import generate_client_certificate
 from apiserver_stub.nodes.endpoint import Endpoint
 from apiserver_stub.options import parse
 from apiserver_stub.server.outgoing import node_agent_settings
@@ -34,6 +35,7 @@ async def test_connection_attempt_times_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, seconds: float | None
 ) -> None:
     settings = node_agent_settings(parse([f"--nodeagent-timeout={option}", f"--data-dir={tmp_path}"]))
+    generate_client_certificate(settings.own_authorities)
     agents = NodeAgents(settings, None, Silent())  # type: ignore[arg-type]
     endpoint = Endpoint("192.0.2.1", 10250, agents.plain_tls)
     allowed: list[float | None] = []
@@ -65,7 +67,9 @@ class OneNode:
 
 @pytest.mark.parametrize("port", [-1, 65536, 1 << 31])
 async def test_invalid_port_in_the_status_of_a_node_is_unreachable(tmp_path: Path, port: int) -> None:
-    agents = NodeAgents(node_agent_settings(parse([f"--data-dir={tmp_path}"])), OneNode(port))  # type: ignore[arg-type]
+    settings = node_agent_settings(parse([f"--data-dir={tmp_path}"]))
+    generate_client_certificate(settings.own_authorities)
+    agents = NodeAgents(settings, OneNode(port))  # type: ignore[arg-type]
 
     with pytest.raises(Unreachable, match=f"dial tcp: address {port}: invalid port") as caught:
         await agents.endpoint_of("a")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from apiserver_stub.options import parse
+from apiserver_stub.server.key_generation import generate_keys
 from apiserver_stub.server.serving_certificate import Certificates
 from nodeagent.base.atomic_file import write_private
 from nodeagent.base.logging import v_level
@@ -31,7 +32,8 @@ def certificates(tmp_path: Path) -> Certificates:
         f"--requestheader-client-ca-file={tmp_path / 'proxies.crt'}",
         f"--tls-sni-cert-key={tmp_path / 'web.crt'},{tmp_path / 'web.key'}",
     ]
-    return Certificates(parse(arguments), "127.0.0.1")
+    options = parse(arguments)
+    return Certificates(options, generate_keys(options))
 
 
 def shown_to(context: ssl.SSLContext, name: str, own: KeyPair, directory: Path) -> str:
