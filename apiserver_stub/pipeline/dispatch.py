@@ -81,14 +81,14 @@ class Dispatcher:
         self._context, self._handlers, self._endpoints = context, handlers, endpoints
         self._fill_namespace, self._check = fill_namespace, check
 
-    async def dispatch(self, request: Request, resource: Resource | None) -> Rendered:
+    def dispatch(self, request: Request, resource: Resource | None) -> Awaitable[Rendered]:
         """Return the response to *request*.
 
         :raises ApiError: 404 or 405, the path or method is not served; or what the handler raises.
         """
         info = request.info
         if not info.is_resource:
-            return render(await self._respond(request), request, None)
+            return self._respond(request)
         if self._check is not None:
             self._check(info)
         check_method(info, request.method)
@@ -102,7 +102,7 @@ class Dispatcher:
         if resource.deprecation is not None:
             note_deprecation(request, resource, resource.deprecation)
         work = self._perform(action, request, resource)
-        return await tracing.during(_SPANS.get(info.verb, info.verb), work, _attributes, request)
+        return tracing.during(_SPANS.get(info.verb, info.verb), work, _attributes, request)
 
     async def _perform(self, action: Action | None, request: Request, resource: Resource) -> Rendered:
         info = request.info
@@ -162,7 +162,7 @@ class Dispatcher:
             return self._handlers.action(resource, "")
         return self._handlers.reader(resource) if info.verb in ("get", "list") else None
 
-    async def _respond(self, request: Request) -> Reply:
+    async def _respond(self, request: Request) -> Rendered:
         """Return the response of the endpoint at the path, with or without a slash at its end.
 
         :raises PlainNotFound: no endpoint serves it.
@@ -173,7 +173,7 @@ class Dispatcher:
             if (reply := await endpoint.respond(request)) is not None:
                 if endpoint.read_only and request.method not in ("GET", "HEAD") and request.info.path != "/":
                     raise method_not_allowed()
-                return reply
+                return render(reply, request, None)
         raise PlainNotFound
 
 

@@ -199,14 +199,14 @@ def _object_check(shape: Shape, complete: bool, embedded: bool = False) -> Check
                 value[name] = kept
         for name, zero in always.items():
             if name not in value:
-                value[name] = _copy(zero)
+                value[name] = _copy(zero) if zero.__class__ is dict else zero
         return value
 
     return run
 
 
-def _copy(zero: Any) -> Any:
-    return {name: _copy(value) for name, value in zero.items()} if zero.__class__ is dict else zero
+def _copy(zero: Object) -> Object:
+    return {name: _copy(value) if value.__class__ is dict else value for name, value in zero.items()}
 
 
 _TEMPLATES = ("PodTemplateSpec", "JobTemplateSpec")

@@ -176,9 +176,8 @@ class SqliteStore:
             outcome = decide(current)
         except Exception:
             if pending is not None:
-                await pending.done(
-                    self._loop
-                )  # An error because of a pending write must not be reported before it is durable.
+                # An error because of a pending write must not be reported before it is durable.
+                await pending.done(self._loop)
             raise
         if isinstance(outcome, Keep) and current is not None and pending is None and self._is_stale(name, key):
             outcome = Put(without_revision(current.data), outcome.ttl_seconds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from unicodedata import category
 
 from apiserver_stub.apimachinery.objects import new_uid
@@ -93,12 +93,11 @@ def truncated_warnings(warnings: Sequence[str]) -> list[str]:
     return fits
 
 
-async def send(http: HttpRequest, rendered: Rendered, warnings: Sequence[str], *, compress: bool) -> None:
+def send(http: HttpRequest, rendered: Rendered, warnings: Sequence[str], *, compress: bool) -> Awaitable[None]:
     """Respond to *http*; with *compress*, a long body is compressed if the client accepts gzip.
 
     :raises ConnectionResetError: the client has disconnected, or does not read.
     """
-    pieces: Sequence[bytes] = rendered.pieces
     headers = headers_of(http, rendered.content_type)
     if rendered.headers:
         replaced = {name.lower() for name in rendered.headers}
@@ -106,10 +105,17 @@ async def send(http: HttpRequest, rendered: Rendered, warnings: Sequence[str], *
         headers.extend(rendered.headers.items())
     if warnings:
         headers.extend(("Warning", warning(text)) for text in truncated_warnings(warnings))
+    pieces = rendered.pieces
     if compress and "gzip" in http.headers.get("Accept-Encoding", "") and sum(map(len, pieces)) > _COMPRESS_FROM_BYTES:
-        pieces = await asyncio.to_thread(_gzip, pieces)
-        headers += [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
-    await http.respond(rendered.code, headers, pieces)
+        return _send_compressed(http, rendered.code, headers, pieces)
+    return http.respond(rendered.code, headers, pieces)
+
+
+async def _send_compressed(
+    http: HttpRequest, code: int, headers: list[tuple[str, str]], pieces: Sequence[bytes]
+) -> None:
+    compressed = await asyncio.to_thread(_gzip, pieces)
+    await http.respond(code, [*headers, ("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")], compressed)
 
 
 def _gzip(pieces: Sequence[bytes]) -> list[bytes]:

@@ -306,9 +306,8 @@ class Connection(asyncio.Protocol):
     def _finish(self, http: Http1Request) -> None:
         """Start the next request or close the connection."""
         self.task = None
-        if not (http.completed and http.keep_alive and http.body_buffer.complete) or (
-            self._leaving and not self._waiting
-        ):
+        reusable = http.completed and http.keep_alive and http.body_buffer.complete
+        if not reusable or (self._leaving and not self._waiting):
             self.force_close()
         elif self._waiting:
             self._start(self._waiting.popleft())
