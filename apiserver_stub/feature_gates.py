@@ -130,6 +130,7 @@ GATES_IN_USE = frozenset(
         "ServiceAccountTokenPodNodeInfo",
         "ServiceCIDRStatusFieldWiping",
         "ServiceTrafficDistribution",
+        "ShardedListAndWatch",
         "SidecarContainers",
         "SizeBasedListCostEstimate",
         "StatefulSetAutoDeletePVC",

@@ -36,7 +36,6 @@ _GATES: Mapping[str, tuple[str, ...]] = {
     _ALPHA: (
         "CBORServingAndStorage",
         "ManifestBasedAdmissionControlConfig",
-        "ShardedListAndWatch",
     ),
     _DEPRECATED: ("DefaultHostNetworkHostPortsInPodTemplates", "SkipReadOnlyValidationGCE"),
     "for kube-proxy": ("AllowServiceExternalIPs",),

@@ -36,6 +36,7 @@ def verb_settings(options: Options) -> VerbSettings:
         delete_collection_workers=options.delete_collection_workers,
         collects_garbage=options.enable_garbage_collector,
         min_watch_seconds=options.min_request_timeout_seconds,
+        selects_shards=options.gates.enabled("ShardedListAndWatch"),
         watch_lists=options.gates.enabled("WatchList"),
         shows_null_times=options.compatibility_version < OMITTED_SINCE,
         is_cached=options.caches,

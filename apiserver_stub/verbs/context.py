@@ -47,6 +47,8 @@ class VerbSettings(Struct, frozen=True):
     """``True`` if a garbage collector processes the finalizers of foreground and orphaning deletions."""
     min_watch_seconds: int = 1800
     """Minimum duration of a watch if the client requests no timeout."""
+    selects_shards: bool = False
+    """``True`` if lists and watches support shard selectors (feature gate ``ShardedListAndWatch``)."""
     watch_lists: bool = False
     """``True`` if watches may start with the current objects (feature gate ``WatchList``)."""
     shows_null_times: bool = True

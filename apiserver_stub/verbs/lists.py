@@ -13,7 +13,7 @@ from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, bad_request, expired, qualified
 from apiserver_stub.storage import Compacted, Record
-from apiserver_stub.verbs import versions
+from apiserver_stub.verbs import shards, versions
 from apiserver_stub.verbs.responses import Page, Reply
 from apiserver_stub.verbs.revisions import requested_version, too_large_version
 from apiserver_stub.verbs.unreadable import check_all_readable
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
     from apiserver_stub.kinds.registry import Resource
     from apiserver_stub.verbs.context import VerbContext
+    from apiserver_stub.verbs.shards import ShardSelector
 
 _REVISION_LIMIT = 1 << 63
 """Exclusive upper limit of store revisions."""
@@ -56,7 +57,7 @@ _decode_token = msgspec.json.Decoder(_Token).decode
 
 
 class Selection(Struct, frozen=True):
-    """Label selector, field selector, namespace and name of a request, to match records with."""
+    """Selectors, namespace and name of a request, to match records with."""
 
     labels: LabelSelector
     fields: FieldSelector
@@ -64,16 +65,20 @@ class Selection(Struct, frozen=True):
     namespace: str
     name: str | None
     _needles: tuple[bytes, ...] = ()
+    shard: ShardSelector | None = None
 
     @property
     def everything(self) -> bool:
         """``True`` if there are no selectors; namespace and name may still restrict the records."""
-        return not self.labels and not self.fields
+        return not self.labels and not self.fields and self.shard is None
 
     def matches_object(self, obj: Object) -> bool:
         """Return whether the decoded object *obj* of this resource is selected."""
-        return self.labels.matches(obj["metadata"].get("labels")) and self.fields.matches(
-            lambda label: self.resource.field_value(obj, label)
+        metadata = obj["metadata"]
+        return (
+            (self.shard is None or self.shard.matches(metadata))
+            and self.labels.matches(metadata.get("labels"))
+            and self.fields.matches(lambda label: self.resource.field_value(obj, label))
         )
 
     def matches(self, record: Record) -> bool:
@@ -145,6 +150,8 @@ async def select(context: VerbContext, request: Request, resource: Resource) -> 
     query, settings = request.query, context.settings
     chosen = selection(request, resource)
     check_list_options(request)
+    if settings.selects_shards:
+        chosen = replace(chosen, shard=shards.selector_of(query.get(shards.PARAMETER)))
     limit = max(0, query.integer("limit") or 0)
     query.integer("timeoutSeconds")  # Only validated.
     collection = context.store.collection(resource.storage)
@@ -253,8 +260,10 @@ def _page(
         selected, end = _filter(found, chosen.matches, limit)
     if limit and len(selected) == limit and end < len(found):
         metadata["continue"] = _token(token_version, revision, selected[-1].key[prefix_length:] + "\0")
-        if chosen.everything:
-            metadata["remainingItemCount"] = len(found) - limit
+        if not chosen.labels and not chosen.fields:
+            metadata["remainingItemCount"] = len(found) - limit  # Of all shards, as upstream.
+    if chosen.shard is not None:
+        metadata["shardInfo"] = {"selector": str(chosen.shard)}
     return Page(selected, metadata)
 
 

@@ -113,9 +113,12 @@ def _go_type(resource: Resource) -> str:
 def _shape_list(page: Page, request: Request, resource: Resource) -> Object:
     format_ = request.format
     items = [resource.read(record) for record in page.records]
+    metadata = page.metadata
+    if format_.shape:
+        metadata = {name: value for name, value in metadata.items() if name != "shardInfo"}  # As upstream.
     if format_.shape == "Table":
         mode = tables.include_object(request.query)
-        return tables.table(resource, items, page.metadata, mode, format_.shape_version)
+        return tables.table(resource, items, metadata, mode, format_.shape_version)
     kind, api_version = resource.list_kind, resource.api_version
     if format_.shape == "PartialObjectMetadataList":
         kind, api_version = format_.shape, format_.shape_version
@@ -126,7 +129,7 @@ def _shape_list(page: Page, request: Request, resource: Resource) -> Object:
     elif not resource.typed_items:
         for item in items:
             del item["kind"], item["apiVersion"]
-    return {"kind": kind, "apiVersion": api_version, "metadata": page.metadata, "items": items}
+    return {"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items}
 
 
 def _join(page: Page, resource: Resource) -> list[bytes]:

@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from apiserver_stub.apimachinery import media, objects
@@ -16,7 +17,7 @@ from apiserver_stub.kinds import tables
 from apiserver_stub.schema.null_times import unset_creation_time
 from apiserver_stub.storage import Change, Compacted, Record
 from apiserver_stub.storage.record import with_revision, without_revision
-from apiserver_stub.verbs import versions
+from apiserver_stub.verbs import shards, versions
 from apiserver_stub.verbs.lists import Selection, selection
 from apiserver_stub.verbs.revisions import requested_version
 from apiserver_stub.verbs.write_options import invalid_options
@@ -49,6 +50,9 @@ class Watch:
         self._bookmarks = query.flag("allowWatchBookmarks")
         self._initial: bool | None = query.flag("sendInitialEvents") if "sendInitialEvents" in query else None
         _check_options(request, self._initial, lists=context.settings.watch_lists)
+        if context.settings.selects_shards:
+            shard = shards.selector_of(query.get(shards.PARAMETER))
+            self._selection = replace(self._selection, shard=shard)
         self._revision = requested_version(
             query.get("resourceVersion"), cached=True
         )  # Upstream has these errors without a watch cache too.

@@ -500,6 +500,7 @@ flowcontrol.PriorityLevelConfiguration: Limits of concurrent requests.
 meta.DeleteOptions: Options of deletions.
 meta.ListMeta: Metadata of lists.
 meta.ObjectMeta: Metadata of objects.
+meta.ShardInfo: Shard selector of a list.
 meta.Status: Result of a request without an object.
 networking.Ingress: Rules by which HTTP requests reach services.
 networking.IngressClass: Controller of ingresses, and its parameters.

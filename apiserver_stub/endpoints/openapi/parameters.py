@@ -33,6 +33,7 @@ _OF_VERB: Mapping[str, tuple[str, ...]] = {
 """Query parameters by verb, except for those of later releases."""
 _IGNORE_READ_ERRORS = "ignoreStoreReadErrorWithClusterBreakingPotential"
 _IGNORE_READ_ERRORS_SINCE = 32
+_SHARD_SELECTOR_SINCE = 36
 _COMMAND = ("command", "container", "stderr", "stdin", "stdout", "tty")
 _LOG = (
     "container",
@@ -103,6 +104,7 @@ _DESCRIPTIONS: Mapping[str, str] = {
     "resourceVersion": "Constraint on the resource version of the result.",
     "resourceVersionMatch": "Interpretation of resourceVersion: Exact or NotOlderThan.",
     "sendInitialEvents": "Start a watch with the current objects.",
+    "shardSelector": "Restrict the objects by ranges of the hash of a metadata field.",
     "sinceSeconds": "Omit older lines, by their age in seconds.",
     "stderr": "Redirect the standard error stream.",
     "stdin": "Redirect the standard input stream.",
@@ -130,6 +132,8 @@ def of_verb(verb: str, minor: int, *, v3: bool) -> list[Object]:
     names = _OF_VERB[verb]
     if verb in ("delete", "deletecollection") and minor >= _IGNORE_READ_ERRORS_SINCE:
         names = tuple(sorted({*names, _IGNORE_READ_ERRORS}))
+    if verb in ("deletecollection", "list") and minor >= _SHARD_SELECTOR_SINCE:
+        names = tuple(sorted({*names, "shardSelector"}))
     return [parameter(name, "query", v3=v3) for name in names]
 
 
