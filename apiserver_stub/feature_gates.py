@@ -29,7 +29,6 @@ GATES_IN_USE = frozenset(
         "AuthorizePodWebsocketUpgradeCreatePermission",
         "AuthorizeWithSelectors",
         "CRDValidationRatcheting",
-        "CRDObservedGenerationTracking",
         "CSIServiceAccountTokenSecrets",
         "ClearingNominatedNodeNameAfterBinding",
         "ClusterTrustBundle",

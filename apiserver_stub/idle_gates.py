@@ -40,6 +40,7 @@ _GATES: Mapping[str, tuple[str, ...]] = {
     _DEPRECATED: ("DefaultHostNetworkHostPortsInPodTemplates", "SkipReadOnlyValidationGCE"),
     "for kube-proxy": ("AllowServiceExternalIPs",),
     "cluster IPs are allocated either in bitmaps or as IPAddresses, never in both": ("DisableAllocatorDualWrite",),
+    "the fields are stored without it too, and no controller sets them": ("CRDObservedGenerationTracking",),
     "there are no alpha options for logs": ("LoggingAlphaOptions",),
     "there are no beta options for logs": ("LoggingBetaOptions",),
     "servers that share a store serve the same kinds, so requests are never forwarded to others": (

@@ -41,7 +41,6 @@ class CustomKinds:
 
     :param collection: the collection of definitions.
     :param declare: returns the resources of a definition.
-    :param observes: report the observed generation (spec: gate.CRDObservedGenerationTracking).
     """
 
     def __init__(
@@ -52,10 +51,8 @@ class CustomKinds:
         clock: Clock | None = None,
         *,
         declare: Callable[[Object], list[Resource]] = resources_of,
-        observes: bool = False,
     ) -> None:
         self._store, self._registry, self._collection, self._declare = store, registry, collection, declare
-        self._observes = observes
         self._queue: WorkQueue[str] = WorkQueue("custom-kinds", clock)
         self._definitions: dict[str, Object] = {}
         self._served: dict[str, Any] = {}
@@ -127,8 +124,6 @@ class CustomKinds:
                 self._queue_group(definition["spec"].get("group"), name)
         elif is_true(definition, "NamesAccepted") and not is_true(definition, "Established"):
             await self._write(name, _establish)
-        elif self._observes and not _is_observed(definition):
-            await self._write(name, _observe)
 
     async def _write(self, name: str, change: Callable[[Object], None]) -> bool:
         """Apply *change* to the stored definition; return whether it changes anything."""
@@ -141,8 +136,6 @@ class CustomKinds:
                 raise LookupError(name)
             obj: Object = objects.decode(current.data)
             change(obj)
-            if self._observes:
-                _observe(obj)
             data = objects.encode_for_store(obj)
             if data == objects.encode_for_store(objects.decode(current.data)):
                 return Keep()
@@ -207,25 +200,6 @@ class CustomKinds:
 def _establish(definition: Object) -> None:
     if is_true(definition, "NamesAccepted"):
         set_condition(definition, "Established", "True", *_ESTABLISHED)
-
-
-def _is_observed(definition: Object) -> bool:
-    """Return whether the status is that of the current generation."""
-    status, generation = definition["status"], definition["metadata"].get("generation")
-    observed = [status.get("observedGeneration"), *(item.get("observedGeneration") for item in _conditions(definition))]
-    return all(item == generation for item in observed)
-
-
-def _observe(definition: Object) -> None:
-    generation = definition["metadata"].get("generation")
-    definition["status"]["observedGeneration"] = generation
-    for item in _conditions(definition):
-        item["observedGeneration"] = generation
-
-
-def _conditions(definition: Object) -> list[Object]:
-    conditions: list[Object] = definition["status"].get("conditions") or []
-    return conditions
 
 
 def _report_approval(definition: Object) -> None:

@@ -23,7 +23,14 @@ def set_defaults(definition: Object) -> None:
     if spec.get("conversion") is None:
         spec["conversion"] = {"strategy": "None"}
     _CONVERSION.apply(spec["conversion"])
-    status = definition.get("status")
+    if not any((spec["conversion"].get("webhook") or {}).values()):
+        spec["conversion"].pop("webhook", None)  # Upstream stores its fields as those of the conversion.
+    set_status_defaults(definition)
+
+
+def set_status_defaults(definition: Object) -> None:
+    """Set the defaults in the status of *definition* in place."""
+    spec, status = definition["spec"], definition.get("status")
     if status is not None and not status.get("storedVersions"):
         stored = [version["name"] for version in spec.get("versions") or () if version.get("storage")]
         if stored:

@@ -8,20 +8,24 @@ from typing import TYPE_CHECKING, Any
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause
-from apiserver_stub.defaulting.custom_resource_definitions import set_defaults
+from apiserver_stub.defaulting.custom_resource_definitions import set_defaults, set_status_defaults
 from apiserver_stub.kinds.columns import CREATED_AT, NAME
 from apiserver_stub.kinds.registry import Resource, Strategy, Subresource
 from apiserver_stub.validation.custom_resource_definitions import (
     definition_name_problems,
+    format_warnings,
     validate_definition,
     validate_definition_status,
 )
 from apiserver_stub.validation.metadata import MetadataRules
+from nodeagent.base.release import Release
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
 
 GROUP = "apiextensions"
+_FORMAT_WARNINGS = Release(1, 34)
+"""First release that warns about unrecognized formats."""
 CLEANUP = "customresourcecleanup"
 """Finalizer, without its domain, that keeps a definition until its custom resources are deleted."""
 PENDING = (
@@ -35,16 +39,23 @@ class DefinitionStrategy(Strategy):
 
     counted = ("spec",)
 
-    def __init__(self, finalizer: str, *, ratchets: bool = False, selects: bool = False) -> None:
+    def __init__(
+        self, finalizer: str, *, ratchets: bool = False, selects: bool = False, checks_formats: bool = False
+    ) -> None:
         """Create the rules of definitions.
 
         :param ratchets: CEL rules may have an optional ``oldSelf``.
         :param selects: versions may have selectable fields.
+        :param checks_formats: unrecognized formats cause warnings.
         """
         self._finalizer, self._ratchets, self._selects = finalizer, ratchets, selects
+        self._checks_formats = checks_formats
 
     def default(self, new: Object) -> None:
         set_defaults(new)
+
+    def default_status(self, new: Object) -> None:
+        set_status_defaults(new)
 
     def prepare_create(self, new: Object) -> None:
         new["status"] = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": None}
@@ -73,6 +84,9 @@ class DefinitionStrategy(Strategy):
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
         return validate_definition_status(new) if subresource else validate_definition(new, old)
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        return format_warnings(new, old) if self._checks_formats else []
 
     def lingers(self, obj: Object) -> bool:
         return "deletionTimestamp" not in obj["metadata"]
@@ -154,6 +168,7 @@ def resources(settings: KindSettings) -> list[Resource]:
                 cleanup_finalizer(group),
                 ratchets=settings.gates.enabled("CRDValidationRatcheting"),
                 selects=settings.gates.enabled("CustomResourceFieldSelectors"),
+                checks_formats=settings.compatibility_version >= _FORMAT_WARNINGS,
             ),
             subresources=(Subresource("status"),),
             columns=(NAME, CREATED_AT),

@@ -139,6 +139,7 @@ def _object_check(shape: Shape, complete: bool, embedded: bool = False) -> Check
     """Return the check of an object; *embedded* is the metadata of a template, which the server does not process."""
     checks: dict[str, Check] = {}
     texts = frozenset(name for name, member in shape.members.items() if member.form is Form.TEXT)
+    times = frozenset(name for name, member in shape.members.items() if member.form in (Form.TIME, Form.MICRO_TIME))
     owner = shape.name
     dropped: frozenset[str] = frozenset()
     """Fields whose zero value is dropped."""
@@ -188,7 +189,7 @@ def _object_check(shape: Shape, complete: bool, embedded: bool = False) -> Check
                     kept = member(content, f"{path}{name}.", found)
                 except _Inner as error:
                     raise error.at(f"{owner}|{path}{name}") from None
-                if kept is None and name not in always:
+                if kept is None and name in times and name not in always:
                     value[name] = None  # Go's zero time in an optional field.
                 elif kept is not content or (not kept and name in dropped):
                     changes.append((name, kept if kept or name not in dropped else None))
@@ -213,8 +214,9 @@ _TEMPLATES = ("PodTemplateSpec", "JobTemplateSpec")
 _EMPTY_LISTS = {
     "ObjectMeta": "managedFields",  # resets the managed fields
     "HPAScalingRules": "policies",  # prevents the default and is invalid
+    "JSONSchemaProps": "dependencies",  # is invalid
 }
-"""Fields by message in which an empty list differs from none."""
+"""Fields by message in which an empty list or map differs from none."""
 
 
 def _map_check(shape: Shape, complete: bool) -> Check:

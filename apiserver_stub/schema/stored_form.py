@@ -28,7 +28,11 @@ def _step(shape: Shape, depth: int = 0) -> _Step | None:
         return _each(shape, depth)
     if shape.form is not Form.OBJECT or depth > _MAX_DEPTH:
         return None
-    emptied = [name for name, member in shape.members.items() if name in shape.always and _is_collection(member)]
+    emptied = [
+        name
+        for name, member in shape.members.items()
+        if name in shape.always and _is_collection(member) and shape.name not in _STORED_AS_JSON
+    ]
     below = {name: step for name, member in shape.members.items() if (step := _step(member, depth + 1)) is not None}
     if not emptied and not below:
         return None
@@ -44,6 +48,8 @@ def _step(shape: Shape, depth: int = 0) -> _Step | None:
     return run
 
 
+_STORED_AS_JSON = ("CustomResourceDefinitionStatus",)
+"""Messages whose empty lists differ from none, as upstream stores them as JSON."""
 _MAX_DEPTH = 12
 """Deeper objects, which occur only in recursive shapes, are not changed."""
 

@@ -33,9 +33,7 @@ def build_custom_kinds(
         ratchets=gates.enabled("CRDValidationRatcheting"),
         convert_by=partial(WebhookConversion, post=webhooks.post, identity=identity),
     )
-    found = CustomKinds(
-        store, registry, resource.storage, declare=declare, observes=gates.enabled("CRDObservedGenerationTracking")
-    )
+    found = CustomKinds(store, registry, resource.storage, declare=declare)
     found.load()
     return found
 

@@ -15,8 +15,8 @@ from tests.differential.client import Connection, Response
 from tests.differential.edits import Json
 
 CONNECTIONS = 8
-_CONDITIONS = {"apiservices": "Available", "customresourcedefinitions": "Established"}
-"""Condition that a controller of the server sets last, by resource."""
+_CONDITIONS = {"apiservices": "Available", "customresourcedefinitions": "InitialNamesAccepted"}
+"""Type or reason of the condition that a controller of the server sets last, by resource."""
 _ATTEMPTS, _PAUSE_SECONDS = 100, 0.1
 _PATCHES = {
     "json": "application/json-patch+json",
@@ -91,7 +91,7 @@ class Runner:
             obj = (await connection.request("GET", path)).body
             conditions = (obj.get("status") or {}).get("conditions") or ()
             expected = _CONDITIONS.get(self.resource.plural)
-            if expected is None or any(item["type"] == expected for item in conditions):
+            if expected is None or any(expected in (item["type"], item["reason"]) for item in conditions):
                 return obj
             await asyncio.sleep(_PAUSE_SECONDS)
         raise AssertionError(f"{path} has no conditions")

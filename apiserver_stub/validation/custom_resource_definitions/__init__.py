@@ -12,6 +12,7 @@ from apiserver_stub.validation.custom_resource_definitions.definition import (
     validate_definition,
     validate_definition_status,
 )
+from apiserver_stub.validation.custom_resource_definitions.formats import format_warnings
 
 __all__ = [
     "APPROVED",
@@ -19,6 +20,7 @@ __all__ = [
     "MISSING",
     "approval",
     "definition_name_problems",
+    "format_warnings",
     "is_protected",
     "validate_definition",
     "validate_definition_status",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 from apiserver_stub.apimachinery.objects import Object
@@ -12,13 +13,13 @@ from apiserver_stub.schema.structural.embedded import EmbeddedMismatch, coerce
 from apiserver_stub.schema.structural.pruning import prune, prune_value
 from apiserver_stub.schema.structural.tree import METADATA_FIELDS, Node
 from apiserver_stub.validation.embedded_resources import validate_embedded
+from apiserver_stub.validation.schema_rules.rules import SchemaRulesValidator
 from apiserver_stub.validation.schema_values import causes
 from apiserver_stub.validation.schema_values.causes import NO_FIELD
 from apiserver_stub.validation.schema_values.correlation import UNKNOWN
 from apiserver_stub.validation.schema_values.values import validator_of
 
 _Wrap = Callable[[Any], Object]
-_ValidateRules = Callable[[Node, Any, str], list[Cause]]
 
 
 def validate_defaults(root: Node, field: str, *, pruned: bool = True) -> list[Cause]:
@@ -26,7 +27,7 @@ def validate_defaults(root: Node, field: str, *, pruned: bool = True) -> list[Ca
 
     :param pruned: defaults must not have unknown fields.
     """
-    return _validate(root, field, _resource, pruned=pruned, resource=None)
+    return _validate(replace(root, is_resource=True), field, _resource, pruned=pruned, resource=None)
 
 
 def _resource(value: Any) -> Object:
@@ -81,6 +82,8 @@ def _validate_default(node: Node, field: str, wrap: _Wrap, *, pruned: bool, reso
             return found + errors
     errors = []
     validator_of(node.source)(value, "", UNKNOWN, errors)
+    if not errors:
+        errors = SchemaRulesValidator(node, ratchets=True).validate_default(value)
     return found + [Cause(cause.reason, cause.message, _within(field, cause.field)) for cause in errors]
 
 

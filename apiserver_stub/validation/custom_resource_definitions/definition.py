@@ -6,7 +6,7 @@ are fields of ``spec``, and the webhook of a conversion is part of the conversio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from apiserver_stub.apimachinery.objects import Object
@@ -26,8 +26,13 @@ from apiserver_stub.validation.custom_resource_definitions.rule_costs import Cos
 from apiserver_stub.validation.custom_resource_definitions.rules import rules_in, validate_rules
 from apiserver_stub.validation.custom_resource_definitions.selectable_fields import validate_selectable_fields
 from apiserver_stub.validation.custom_resource_definitions.stored_versions import validate_stored_versions
-from apiserver_stub.validation.custom_resource_definitions.structural import is_convertible, validate_structural
+from apiserver_stub.validation.custom_resource_definitions.structural import (
+    conversion_problem,
+    is_convertible,
+    validate_structural,
+)
 from apiserver_stub.validation.custom_resource_definitions.subresources import validate_column, validate_subresources
+from apiserver_stub.validation.custom_resource_definitions.walk import schemas_in
 from nodeagent.base.names import service_name_problems, subdomain_problems
 
 _SCOPES = ("Cluster", "Namespaced")
@@ -44,27 +49,30 @@ _ROOT_FIELDS = (
 _EXCLUDED_AT_ROOT = (
     "id",
     "$schema",
-    "$ref",
-    "default",
     "enum",
-    "maxProperties",
-    "minProperties",
     "allOf",
     "oneOf",
     "anyOf",
-    "not",
-    "additionalProperties",
     "patternProperties",
-    "dependencies",
-    "additionalItems",
     "definitions",
     "nullable",
     "x-kubernetes-embedded-resource",
     "x-kubernetes-int-or-string",
     "x-kubernetes-list-map-keys",
+)
+_POINTERS = (
+    "$ref",
+    "default",
+    "maxProperties",
+    "minProperties",
+    "not",
+    "additionalProperties",
+    "additionalItems",
+    "dependencies",
     "x-kubernetes-list-type",
     "x-kubernetes-map-type",
 )
+"""Further ones, which are set also if they are empty."""
 
 
 def definition_name_problems(name: str, definition: Object) -> list[str]:
@@ -114,10 +122,17 @@ def _validate_spec(spec: Object, before: Object | None) -> Iterator[Cause]:
     yield from validate_names(names, "spec.names")
     yield from _validate_version_fields(versions, SchemaRules(before))
     conversion = spec.get("conversion")
+    if spec.get("preserveUnknownFields") and _has_defaults(versions):
+        yield invalid_value("spec.preserveUnknownFields", True, "must be false in order to use defaults in the schema")
     if spec.get("preserveUnknownFields") and conversion and conversion.get("strategy") != "None":
         text = "must be None if spec.preserveUnknownFields is true"
         yield invalid_value("spec.conversion.strategy", conversion.get("strategy") or "", text)
     yield from validate_conversion(conversion, before.get("conversion") if before is not None else None)
+
+
+def _has_defaults(versions: list[Object]) -> bool:
+    schemas = (schema for version in versions for schema in schemas_in(_schema_of(version)))
+    return any(schema.get("default") is not None for schema in schemas)
 
 
 def _schema_of(version: Object) -> Object | None:
@@ -194,8 +209,16 @@ def _validate_version_fields(versions: list[Object], rules: SchemaRules) -> Iter
         for number, column in enumerate(columns or ()):
             yield from validate_column(column, f"{field}[{number}]")
     for items, index, field in _fields_of(versions, "selectableFields", "selectableFields"):
-        schema = _schema_of(versions[index or 0])
-        yield from validate_selectable_fields(items or [], schema or {}, field)
+        schema = _schema_of(versions[index]) if index is not None else _common_schema(versions)
+        yield from validate_selectable_fields(items or [], schema, field)
+
+
+def _common_schema(versions: list[Object]) -> Object | None:
+    """Return the schema of all versions, ``None`` if they differ or have none."""
+    schema = versions[0].get("schema")
+    if schema is None or any(version.get("schema") != schema for version in versions):
+        return None
+    return schema.get("openAPIV3Schema") or {}
 
 
 def _fields_of(versions: list[Object], name: str, common_name: str) -> Iterable[tuple[Any, int | None, str]]:
@@ -218,9 +241,10 @@ class SchemaRules:
         self._known = frozenset[tuple[str, str]]().union(
             *(rules_in(tree_of(schema)) for schema in stored if is_convertible(schema))
         )
+        every = [schema for item in stored for schema in schemas_in(item)]
         self._context = SchemaContext(
-            sets_of_atoms=not any(_has(schema, _is_invalid_set) for schema in stored),
-            keys_required=not any(_has(schema, lambda item: any(validate_list_keys(item, ""))) for schema in stored),
+            sets_of_atoms=not any(_is_invalid_set(schema) for schema in every),
+            keys_required=not any(any(validate_list_keys(schema, "")) for schema in every),
         )
 
     def validate(self, schema: Object, field: str, *, has_status: bool) -> list[Cause]:
@@ -228,12 +252,15 @@ class SchemaRules:
         causes = list(_validate_root(schema, field)) if has_status else []
         if schema.get("nullable"):
             causes.append(forbidden_value(f"{field}.nullable", "nullable cannot be true at the root"))
-        if self._structural and is_convertible(schema):
+        problem = conversion_problem(schema)
+        if self._structural and problem is None:
             if errors := validate_structural(schema, field):
                 causes += errors
             else:
                 causes += validate_defaults(tree_of(schema), field)
         causes += validate_schema(schema, field, self._context, is_root=True)
+        if self._structural and problem is not None and not causes:
+            causes.append(invalid_value(field, "", problem))
         if not causes and is_convertible(schema):
             costs = Costs(checks_each=schema not in self._stored)
             causes += validate_rules(tree_of(schema), field, self._known, costs)
@@ -242,10 +269,14 @@ class SchemaRules:
 
 def _validate_root(schema: Object, field: str) -> Iterator[Cause]:
     """Yield an error if the root has restrictions that do not apply to the status subresource."""
-    if schema.get("type") not in (None, "", "object"):
+    is_excluded = any(schema.get(name) for name in _EXCLUDED_AT_ROOT) or any(
+        schema.get(name) is not None for name in _POINTERS
+    )
+    precedes_type = bool(schema.get("id") or schema.get("$schema")) or schema.get("$ref") is not None
+    if schema.get("type") not in (None, "", "object") and not precedes_type:
         text = 'only "object" is allowed as the type at the root of the schema if the status subresource is enabled'
         yield invalid_value(f"{field}.type", schema["type"], text)
-    elif any(schema.get(name) for name in _EXCLUDED_AT_ROOT):
+    elif is_excluded:
         text = (
             f"only [{_ROOT_FIELDS}] fields are allowed at the root of the schema if the status subresource is enabled"
         )
@@ -256,18 +287,6 @@ def _is_invalid_set(schema: Object) -> bool:
     items = schema.get("items")
     is_set = schema.get("x-kubernetes-list-type") == "set" and isinstance(items, dict)
     return is_set and any(validate_set_items(items or {}, ""))
-
-
-def _has(schema: Any, matches: Callable[[Object], bool]) -> bool:
-    """Return whether *schema*, or a schema in it, matches."""
-    if isinstance(schema, list):
-        return any(_has(item, matches) for item in schema)
-    if not isinstance(schema, dict):
-        return False
-    if matches(schema):
-        return True
-    below = [schema.get(name) for name in ("items", "additionalProperties", "not", "allOf", "anyOf", "oneOf")]
-    return any(_has(item, matches) for item in [*below, *(schema.get("properties") or {}).values()])
 
 
 def _validate_unchanged(new: Object, old: Object) -> list[Cause]:

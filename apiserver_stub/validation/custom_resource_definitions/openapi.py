@@ -10,6 +10,7 @@ from typing import Any
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, forbidden_value, invalid_value, not_supported, required
 from apiserver_stub.schema.structural.tree import METADATA_FIELDS
+from apiserver_stub.validation.custom_resource_definitions.structural import is_convertible
 from apiserver_stub.validation.schema_rules.field_paths import field_path_of
 from nodeagent.base.structs import Struct
 
@@ -223,5 +224,5 @@ def _validate_rule(rule: Object, schema: Object, field: str) -> Iterator[Cause]:
         yield invalid_value(f"{field}.fieldPath", path, "fieldPath must be non-empty if specified")
     if _LINE_BREAK.search(path):
         yield invalid_value(f"{field}.fieldPath", path, "fieldPath must not contain line breaks")
-    if path and field_path_of(path, schema) is None:
+    if path and is_convertible(schema) and field_path_of(path, schema) is None:
         yield invalid_value(f"{field}.fieldPath", path, "fieldPath must be a valid path")

@@ -15,8 +15,12 @@ _TYPE_RULE = (
 )
 
 
-def validate_selectable_fields(items: list[Object], schema: Object, field: str) -> Iterator[Cause]:
-    """Yield the errors in *items*; *schema* is that of the version."""
+def validate_selectable_fields(items: list[Object], schema: Object | None, field: str) -> Iterator[Cause]:
+    """Yield the errors in *items*; *schema* is that of the version, or of all versions if they have the same fields."""
+    if schema is None:
+        if items:
+            yield invalid_value(field, "", "may only be set when validations.schema is included")
+        return
     known: set[str] = set()
     for index, item in enumerate(items):
         name, path = f"{field}[{index}].jsonPath", item.get("jsonPath") or ""

@@ -14,15 +14,13 @@ def validate_stored_versions(definition: Object) -> list[Cause]:
     stored = (definition.get("status") or {}).get("storedVersions") or []
     if not stored:
         return [Cause("FieldValueInvalid", f"Invalid value: []string(nil): {_REQUIRED}", _FIELD)]
-    versions = definition["spec"].get("versions") or ()
-    causes = [
-        invalid_value(_FIELD, stored, f"must have the storage version {version.get('name')}")
-        for version in versions
-        if version.get("storage") and version.get("name") not in stored
-    ]
-    names = {version.get("name") for version in versions}
+    indexes = {name: index for index, name in enumerate(stored)}
+    causes = []
+    for version in definition["spec"].get("versions") or ():
+        name = version.get("name")
+        # Each stored version stands for one version, so that a repeated one is not found again.
+        if indexes.pop(name, None) is None and version.get("storage"):
+            causes.append(invalid_value(_FIELD, stored, f"must have the storage version {name}"))
     return causes + [
-        invalid_value(f"{_FIELD}[{index}]", name, "must appear in spec.versions")
-        for index, name in enumerate(stored)
-        if name not in names
+        invalid_value(f"{_FIELD}[{index}]", name, "must appear in spec.versions") for name, index in indexes.items()
     ]

@@ -28,21 +28,31 @@ _NESTED = (
     ("x-kubernetes-map-type", "must be undefined to be structural"),
     ("x-kubernetes-validations", "must be empty to be structural"),
 )
-_UNSUPPORTED = ("id", "$schema", "$ref", "patternProperties", "dependencies", "definitions")
+_POINTERS = ("additionalProperties", "default", "x-kubernetes-list-type", "x-kubernetes-map-type")
+"""Those that are set also if they are empty."""
+_UNSUPPORTED = ("id", "$schema", "$ref", "patternProperties", "dependencies", "additionalItems", "definitions")
 
 
 def is_convertible(schema: Any) -> bool:
     """Return whether *schema* and those in it have only fields that structural schemas support."""
+    return conversion_problem(schema) is None
+
+
+def conversion_problem(schema: Any) -> str | None:
+    """Return why *schema*, or one in it, cannot be a structural schema; ``None`` if it can."""
+    if isinstance(schema, list):
+        return "OpenAPIV3Schema 'items' must be a schema, but is an array"
     if not isinstance(schema, dict):
-        return not isinstance(schema, list)
-    if any(schema.get(name) for name in _UNSUPPORTED) or schema.get("additionalItems") is not None:
-        return False
+        return None
+    for name in _UNSUPPORTED:
+        if schema.get(name) or (name == "additionalItems" and schema.get(name) is not None):
+            return f"OpenAPIV3Schema '{'schema' if name == '$schema' else name}' is not supported"
     if schema.get("x-kubernetes-preserve-unknown-fields") is False:
-        return False
+        return "internal error: 'x-kubernetes-preserve-unknown-fields' must be true or undefined"
     below = [schema.get(name) for name in ("items", "additionalProperties", "not")]
     below += (schema.get("properties") or {}).values()
     below += [item for name in ("allOf", "anyOf", "oneOf") for item in schema.get(name) or ()]
-    return all(is_convertible(item) for item in below)
+    return next((problem for item in below if (problem := conversion_problem(item)) is not None), None)
 
 
 def validate_structural(schema: Object, field: str) -> list[Cause]:
@@ -161,7 +171,7 @@ def _validate_nested(schema: Object, field: str, *, skips_any_of: bool = False) 
         causes += _validate_nested(content, f"{field}.properties[{name}]")
     for name, text in _NESTED:
         value = schema.get(name)
-        if value or (name == "additionalProperties" and value is not None) or (name == "default" and value is not None):
+        if value or (name in _POINTERS and value is not None):
             causes.append(forbidden_value(f"{field}.{name}", text))
     if "metadata" in properties:
         text = "must not be specified in a nested context"

@@ -44,6 +44,8 @@ class _Pass(Struct, frozen=True):
 
     causes: list[Cause]
     budget: Budget
+    ratchets: bool
+    """Values that do not change need not be valid."""
 
     def end(self, path: str, node: Node, detail: str) -> NoReturn:
         self.causes.append(causes.invalid(path, node.type, detail))
@@ -73,8 +75,19 @@ class SchemaRulesValidator:
         found: list[Cause] = []
         with contextlib.suppress(_Ended):
             stored = UNKNOWN if old is None else old
-            self._validate(self._tree, "", new, stored, _Pass(found, Budget()), is_resource=True)
+            self._validate(self._tree, "", new, stored, _Pass(found, Budget(), self._ratchets), is_resource=True)
         return found
+
+    def validate_default(self, value: Any) -> list[Cause]:
+        """Return the errors in *value*, a default: as an unchanged value, or else as a new one."""
+        for stored in (value, UNKNOWN):
+            found: list[Cause] = []
+            with contextlib.suppress(_Ended):
+                run = _Pass(found, Budget(), ratchets=False)
+                self._validate(self._tree, "", value, stored, run, is_resource=self._tree.is_resource)
+            if found:
+                return found
+        return []
 
     def _validate(
         self, node: Node, path: str, value: Any, old: Any, found: _Pass, *, is_resource: bool = False
@@ -105,7 +118,7 @@ class SchemaRulesValidator:
             optional = bool(rule.get("optionalOldSelf")) and self._ratchets
             if not text.strip() or (is_transition and not has_old and not optional):
                 continue
-            if self._ratchets and not is_transition and has_old and value == old:
+            if found.ratchets and not is_transition and has_old and value == old:
                 continue
             shown = (rule.get("message") or text).strip()
             try:

@@ -18,6 +18,16 @@ def format_check(name: str) -> Callable[[str], bool] | None:
     return _FORMATS.get(name.replace("-", ""))
 
 
+def is_known(name: str) -> bool:
+    """Return whether upstream validates texts of the format *name*."""
+    normalized = name.replace("-", "")
+    return normalized in _FORMATS or normalized in _NAMES_OF_OBJECTS
+
+
+_NAMES_OF_OBJECTS = ("k8sshortname", "k8slongname")
+"""Formats since release 1.34; their texts are not validated."""
+
+
 def _matching(pattern: str, flags: int = 0) -> Callable[[str], bool]:
     # Compiled at the first use, since most servers validate few of the formats.
     return lambda text: re.fullmatch(pattern, text, flags) is not None

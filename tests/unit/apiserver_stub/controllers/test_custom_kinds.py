@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from apiserver_stub.controllers.custom_kinds import CustomKinds
 from apiserver_stub.controllers.custom_resource_cleanup import CustomResourceCleanup
 from apiserver_stub.kinds.custom_resource_definitions import condition
@@ -123,24 +121,3 @@ async def test_definition_that_was_never_established_is_removed(store: MeteredSt
 
     assert reason(store, "Terminating") == "NeverEstablished"
     assert store.read(DEFINITIONS, "widgets.example.com")["metadata"]["finalizers"] == ["example.com/hold"]
-
-
-@pytest.mark.parametrize("observes", [True, False])
-async def test_status_has_the_observed_generation(store: MeteredStore, clock: FakeClock, observes: bool) -> None:
-    def observed() -> list[Any]:
-        status = store.read(DEFINITIONS, "widgets.example.com")["status"]
-        return [item.get("observedGeneration") for item in (status, *status["conditions"])]
-
-    stored(store)
-    kinds = CustomKinds(store, Registry([]), DEFINITIONS, clock, observes=observes)  # type: ignore[arg-type]
-
-    async with running(store, kinds.run()):
-        found = []
-        for generation in (1, 2):
-            changed = store.read(DEFINITIONS, "widgets.example.com")
-            changed["metadata"]["generation"] = generation
-            store.put(DEFINITIONS, changed)
-            await rest(store)
-            found.append(observed())
-
-    assert found == ([[1, 1, 1], [2, 2, 2]] if observes else [[None] * 3] * 2)

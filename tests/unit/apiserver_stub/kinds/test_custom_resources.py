@@ -124,6 +124,45 @@ def test_new_definition_has_default_names_and_its_storage_version() -> None:
     assert strategy.validate(new) == []
 
 
+@pytest.mark.parametrize(("webhook", "kept"), [({}, False), ({"conversionReviewVersions": ["v1"]}, True)])
+def test_empty_webhook_of_a_conversion_is_dropped(webhook: dict[str, Any], kept: bool) -> None:
+    new = definition(conversion={"strategy": "None", "webhook": webhook})
+
+    DEFINITIONS.strategy.default(new)
+
+    assert ("webhook" in new["spec"]["conversion"]) is kept
+
+
+def test_status_keeps_a_stored_version() -> None:
+    new = established()
+
+    DEFINITIONS.strategy.default_status(new)
+
+    assert new["status"]["storedVersions"] == ["v1"]
+
+
+@pytest.mark.parametrize(
+    ("release", "schema", "expected"),
+    [
+        ("1.33", {"type": "string", "format": "abc"}, []),
+        ("1.34", {"type": "string", "format": "abc"}, ['unrecognized format "abc"']),
+        ("1.34", {"type": "string", "format": "date-time"}, []),
+        ("1.34", {"type": "string", "format": "k8s-short-name"}, []),
+        ("1.34", {"type": "integer", "format": "int64"}, []),
+        ("1.34", {"type": "integer", "format": "date"}, ['unrecognized format "date"']),
+        ("1.34", {"type": "object", "format": "date"}, ['unrecognized format "date"']),
+    ],
+)
+def test_unrecognized_formats_cause_a_warning(release: str, schema: Any, expected: list[str]) -> None:
+    (found,) = resources(kind_settings(parse([f"--compatibility-version={release}"])))
+    new = definition()
+    new["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["a"] = schema
+
+    assert found.strategy.warnings(new, None) == expected
+    assert found.strategy.warnings(new, definition()) == expected
+    assert found.strategy.warnings(new, new) == []
+
+
 def test_storage_version_is_added_to_the_stored_ones() -> None:
     old = established(version("v1"), version("v2", storage=False))
     old["status"]["storedVersions"] = ["v1"]

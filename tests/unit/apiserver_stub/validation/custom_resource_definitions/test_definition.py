@@ -154,6 +154,15 @@ def test_schema_of_a_field_follows_the_rules(schema: dict[str, Any], expected: l
             {"type": "object", "not": {"required": ["b"], "properties": {"b": {}}}},
             f"{ROOT}.properties[b]: Required value: because it is defined in {ROOT}.not.properties[b]",
         ),
+        (
+            {"type": "object", "properties": {"a": {"type": "string", "$schema": "b"}}},
+            f"{ROOT}: Invalid value: \"\": OpenAPIV3Schema 'schema' is not supported",
+        ),
+        (
+            {"type": "object", "default": {"kind": "a"}},
+            f"{ROOT}.default.apiVersion: Required value: must not be empty",
+        ),
+        ({"type": "object", "dependencies": {}}, f"{ROOT}.dependencies: Forbidden: dependencies is not supported"),
         ({"type": "object", "nullable": True}, f"{ROOT}.nullable: Forbidden: nullable cannot be true at the root"),
     ],
 )
@@ -243,3 +252,108 @@ def test_rules_that_the_stored_definition_violates_are_not_applied() -> None:
     new["spec"]["names"]["shortNames"] = ["wd"]
 
     assert validate_definition(new, old) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ({"rule": "self > 0"}, []),
+        ({"rule": "self > 1"}, ['Invalid value: "integer": failed rule: self > 1']),
+        ({"rule": "oldSelf == self"}, []),
+        (
+            {"rule": "oldSelf.hasValue()", "optionalOldSelf": True},
+            ['Invalid value: "integer": failed rule: oldSelf.hasValue()'],
+        ),
+    ],
+)
+def test_defaults_obey_the_expressions(rule: dict[str, Any], expected: list[str]) -> None:
+    found = validate_definition(of_field({"type": "integer", "default": 1, "x-kubernetes-validations": [rule]}))
+
+    assert errors(found) == [f"{A}.default: {text}" for text in expected]
+
+
+def test_invalid_expressions_make_defaults_invalid() -> None:
+    schema = {"type": "integer", "default": 1, "x-kubernetes-validations": [{"rule": "nope"}]}
+
+    assert [cause.field for cause in validate_definition(of_field(schema))] == [f"{A}.default"]
+
+
+@pytest.mark.parametrize(
+    ("root", "field"),
+    [
+        ({"minProperties": 0}, ROOT),
+        ({"not": {}}, ROOT),
+        ({"x-kubernetes-map-type": "atomic"}, ROOT),
+        ({"type": "array", "items": {"type": "string"}}, f"{ROOT}.type"),
+        ({"type": "array", "items": {"type": "string"}, "$schema": "a"}, ROOT),
+        ({"enum": None, "nullable": False}, ""),
+    ],
+)
+def test_status_subresource_limits_the_root_of_a_schema(root: dict[str, Any], field: str) -> None:
+    new = definition({"type": "object", **root}, {"subresources": {"status": {}}})
+
+    found = [cause.field for cause in validate_definition(new) if "status subresource is enabled" in cause.message]
+
+    assert found == ([field] if field else [])
+
+
+def test_paths_of_expressions_are_not_checked_in_unsupported_schemas() -> None:
+    rule = {"rule": "true", "fieldPath": ".nope"}
+    schema = {"type": "object", "x-kubernetes-validations": [rule]}
+
+    assert errors(validate_definition(of_field(schema))) == [
+        f'{A}.x-kubernetes-validations[0].fieldPath: Invalid value: ".nope": fieldPath must be a valid path'
+    ]
+    assert errors(validate_definition(of_field({**schema, "id": "a"}))) == [f"{A}.id: Forbidden: id is not supported"]
+
+
+def test_defaults_exclude_unknown_fields_in_all_objects() -> None:
+    new = of_field({"type": "string", "default": "x"})
+    new["spec"]["preserveUnknownFields"] = True
+
+    found = [cause.message for cause in validate_definition(new) if cause.field == "spec.preserveUnknownFields"]
+
+    assert len(found) == 2
+    assert "must be false in order to use defaults in the schema" in found[0]
+
+
+def test_repeated_storage_version_is_missing_from_the_stored_ones() -> None:
+    new = definition()
+    new["spec"]["versions"].append(deepcopy(new["spec"]["versions"][0]))
+    new["status"]["storedVersions"] = ["v1"]
+
+    fields = [cause.field for cause in validate_definition(new)]
+
+    assert fields == ["spec.versions", "spec.versions", "status.storedVersions"]
+
+
+COLOR = {"type": "object", "properties": {"color": {"type": "string"}}}
+
+
+@pytest.mark.parametrize(
+    ("schemas", "expected"),
+    [
+        ((COLOR, COLOR), []),
+        (
+            (COLOR, {**COLOR, "title": "x"}),
+            ['spec.selectableFields: Invalid value: "": may only be set when validations.schema is included'],
+        ),
+    ],
+)
+def test_common_selectable_fields_require_a_common_schema(schemas: Any, expected: list[str]) -> None:
+    new = definition()
+    new["spec"]["versions"] = [
+        {
+            "name": f"v{number}",
+            "served": True,
+            "storage": not number,
+            "schema": {"openAPIV3Schema": schema},
+            "selectableFields": [{"jsonPath": ".color"}],
+        }
+        for number, schema in enumerate(schemas)
+    ]
+    new["status"]["storedVersions"] = ["v0"]
+
+    found = [error for error in errors(validate_definition(new)) if "versions[" not in error]
+
+    assert found == expected
