@@ -29,6 +29,8 @@ EXPIRY_SWEEP_SECONDS = 1.0
 EXPIRY_BATCH = 100
 EXPIRY_REST = 1.0
 """Pause after each batch, as a multiple of its duration."""
+_FEW_EXPIRIES = 4096
+"""Entries of the heap of expiries for which it is not searched for outdated ones."""
 CHECKPOINT_SECONDS = 2.0
 CHECKPOINT_BYTES = 4 << 20
 """A smaller WAL is not checkpointed."""
@@ -88,6 +90,7 @@ class SqliteStore:
         self._latest: dict[tuple[str, str], _Write] = {}  # Latest pending write by collection and key.
         self._queue: list[_Write] = []
         self._expiries: list[tuple[float, int, str, str]] = []
+        self._most_expiries = _FEW_EXPIRIES
         self._healthy = True  # Whether the latest batch was written.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
         self._db: Database | None = None
@@ -362,6 +365,8 @@ class SqliteStore:
 
     async def expire_due(self) -> int:
         """Delete one batch of expired records and return its size."""
+        if len(self._expiries) > self._most_expiries:
+            self._drop_outdated_expiries()
         now = self._now()
         due: list[tuple[float, int, str, str]] = []
         while self._expiries and self._expiries[0][0] <= now and len(due) < EXPIRY_BATCH:
@@ -380,6 +385,16 @@ class SqliteStore:
                 heapq.heappush(self._expiries, entry)
             raise
         return len(due)
+
+    def _drop_outdated_expiries(self) -> None:
+        """Drop the entries of records that were deleted or rewritten; amortized, this takes constant time per write."""
+        self._expiries = [entry for entry in self._expiries if self._is_current(*entry[1:])]
+        heapq.heapify(self._expiries)
+        self._most_expiries = max(_FEW_EXPIRIES, 2 * len(self._expiries))
+
+    def _is_current(self, revision: int, name: str, key: str) -> bool:
+        record = self.collection(name).get(key)
+        return record is not None and record.revision == revision
 
     async def _compact(self) -> None:
         before = self._revision

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import pairwise
@@ -184,6 +185,30 @@ async def test_expiry_starts_with_the_last_write(tmp_path: Path) -> None:
         assert [record.key for record in store.collection("e").select()] == ["kept", "new"]
         change = store.collection("e").read(store.collection("e").end - 1, 1)[0]
         assert (change.type, change.record.key, change.revision) == ("DELETED", "old", store.revision)
+
+
+async def test_expiry_of_rewritten_records_needs_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "EXPIRY_SWEEP_SECONDS", 3600.0)
+    now = 1000.0
+    async with opened(tmp_path, now=lambda: now) as store:
+        await store.update("e", "old", put(ttl_seconds=60))
+        now += 1
+        tracemalloc.start()
+        for _ in range(4):
+            await asyncio.gather(*(store.update("e", "new", put(ttl_seconds=60)) for _ in range(2000)))
+        store.collection("e").compact(store.revision)
+        before, _ = tracemalloc.get_traced_memory()
+        await store.expire_due()
+        after, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+
+        assert before - after > 500_000
+        now = 1060.0
+        await store.expire_due()
+        assert [record.key for record in store.collection("e").select()] == ["new"]
+        now = 1061.0
+        await store.expire_due()
+        assert len(store.collection("e")) == 0
 
 
 async def test_expiry_survives_a_restart(tmp_path: Path) -> None:
