@@ -68,6 +68,7 @@ class EventRecorder:
             self._start(key, regarding, now)
             return
         series.count, series.seen_at = series.count + 1, now
+        self._series[key] = self._series.pop(key)  # Series are ordered by their last event.
         if series.count == 2 or now - series.written_at >= SERIES_SECONDS:
             series.written_at = now
             text = {"count": series.count, "lastObservedTime": objects.now_micro()}
@@ -111,9 +112,13 @@ class EventRecorder:
         key = objects.key_of(namespace, name)
         self._series.pop(series_key, None)
         self._series[series_key] = _Series(key, 1, now, now)
-        while len(self._series) > _MAX_SERIES:
-            del self._series[next(iter(self._series))]
+        self._drop_ended(now)
         self._queue(key, event)
+
+    def _drop_ended(self, now: float) -> None:
+        """Drop the series without recent events, most of which are about deleted objects."""
+        while len(self._series) > _MAX_SERIES or now - next(iter(self._series.values())).seen_at > SERIES_SECONDS:
+            del self._series[next(iter(self._series))]
 
     def _queue(self, key: str, change: Object) -> None:
         if len(self._pending) < _MAX_PENDING:

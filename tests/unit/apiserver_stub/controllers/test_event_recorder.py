@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 from apiserver_stub.controllers.event_recorder import EventRecorder
@@ -75,6 +76,24 @@ async def test_event_after_a_quiet_period_is_new(store: MeteredStore, clock: Fak
         await clock.advance(1)
 
     assert len(events(store)) == 3
+
+
+async def test_events_about_deleted_objects_are_dropped(store: MeteredStore, clock: FakeClock) -> None:
+    recorder = EventRecorder(store, "default-scheduler", 3600, Identity(), clock)
+    notes = (f"{number}: " + "no room " * 100 for number in range(500))
+    tracemalloc.start()
+    try:
+        while (note := next(notes, None)) is not None:
+            recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", note)
+        recorder._pending.clear()
+        retained, _ = tracemalloc.get_traced_memory()
+        await clock.advance(1000)
+        recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "other reason")
+        left, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert left < retained / 4
 
 
 async def test_long_note_is_truncated(store: MeteredStore, clock: FakeClock) -> None:
