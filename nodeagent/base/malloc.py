@@ -26,6 +26,12 @@ def trim_eagerly(block_bytes: int = 64 << 10) -> None:
             mallopt(parameter, value)
 
 
+def trim() -> None:
+    """Return free memory between blocks to the kernel; takes milliseconds. No effect without ``malloc_trim``."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def resident_bytes() -> int:
     """Return the resident memory of this process; takes microseconds."""
     return int(_STATM.read_bytes().split()[1]) * _PAGE_BYTES

@@ -46,6 +46,22 @@ print((resident_bytes() - before) >> 20)
 """
 
 
+_GAPS = """
+from nodeagent.base.malloc import resident_bytes, trim
+blocks = [bytes(bytearray(4000)) for _ in range(8000)]
+retained = blocks[::100]
+del blocks
+before = resident_bytes()
+trim()
+print((before - resident_bytes()) >> 20)
+"""
+
+
+def test_gaps_among_blocks_are_returned_to_the_kernel() -> None:
+    output = subprocess.run([sys.executable, "-c", _GAPS], capture_output=True, text=True, check=True).stdout
+    assert int(output) > 20
+
+
 def test_freed_large_blocks_leave_no_gaps_among_small_ones() -> None:
     output = subprocess.run([sys.executable, "-c", _FREED_BLOCK], capture_output=True, text=True, check=True).stdout
     assert int(output) < 8

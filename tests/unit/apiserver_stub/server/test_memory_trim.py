@@ -1,0 +1,31 @@
+"""Tests for the return of free memory to the kernel."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from apiserver_stub.server import memory_trim
+from apiserver_stub.server.memory_trim import TRIM_SECONDS, run_memory_trim
+from nodeagent.testing import FakeClock
+
+
+async def test_heap_is_trimmed_periodically(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
+    loop, trims = asyncio.get_running_loop(), asyncio.Queue[float]()
+    monkeypatch.setattr(memory_trim, "trim", lambda: loop.call_soon_threadsafe(trims.put_nowait, clock.now()))
+    started = clock.now()
+    running = asyncio.create_task(run_memory_trim(clock))
+
+    for number in (1, 2, 3):
+        await clock.advance(TRIM_SECONDS - 1)
+        assert trims.empty()
+        await clock.advance(1)
+        assert await asyncio.wait_for(trims.get(), 10) == started + number * TRIM_SECONDS
+        while not clock.sleepers:
+            await asyncio.sleep(0)
+
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
