@@ -169,6 +169,8 @@ _SPECIAL: Mapping[str, Form] = {
     "JSON": Form.ANY,
 }
 _INLINE = "inline"
+_ALIASES = ("ExtraValue", "Verbs")
+"""Messages whose JSON form is a list of texts."""
 
 
 @cache
@@ -278,11 +280,14 @@ def _member(member: FieldDescriptor, properties: FieldProperties) -> Shape:
 def _value(member: FieldDescriptor) -> Shape:
     message: Any = member.message_type
     if message is not None:
-        if message.name == "ExtraValue":
+        if message.name in _ALIASES:
             return Shape(Form.LIST, item=plain(Form.TEXT))
         special = _SPECIAL.get(message.name)
         if special is not None:
-            return plain(special)
+            if special is not Form.ANY:
+                return plain(special)
+            *_, package, version, name = message.full_name.split(".")
+            return Shape(special, name, package, version, message.full_name)
         # Items of lists have the type of the list, those of other fields have their own.
         embedded = apiproto.is_kind(message) and not apiproto.is_kind(_owner(member))
         return _with_type(_object(message)) if embedded else _object(message)

@@ -450,12 +450,31 @@ core.PersistentVolumeClaimSpec.resources: Minimum size of the volume.
 core.Secret.data: Content of the secret by key, base64-encoded.
 core.ConfigMap.data: Content by key, as text.
 core.Secret.type: Type of the content.
+meta.APIGroup.preferredVersion: Version that clients use by default.
+meta.APIGroup.versions: Versions of the group.
+meta.APIGroupList.groups: Groups that the server serves.
+meta.APIResource.categories: Groups of resources that contain it, such as all.
+meta.APIResource.group: Group of its kind; empty for the group of the list.
+meta.APIResource.name: Name in paths, in the plural.
+meta.APIResource.namespaced: Whether its objects belong to a namespace.
+meta.APIResource.shortNames: Short names for command-line tools.
+meta.APIResource.singularName: Name in the singular.
+meta.APIResource.storageVersionHash: Hash of the version in which objects are stored.
+meta.APIResource.version: Version of its kind; empty for the version of the list.
+meta.APIResourceList.groupVersion: Group and version of the resources.
+meta.APIResourceList.resources: Resources of the group version.
+meta.APIVersions.versions: Versions of the core group.
+serverAddressByClientCIDRs: Addresses of the server, by those of clients.
+meta.GroupVersionForDiscovery.groupVersion: Group and version, with a slash between them.
+meta.ServerAddressByClientCIDR.clientCIDR: Addresses of the clients.
+meta.ServerAddressByClientCIDR.serverAddress: Address of the server.
 """
 _KINDS = """
 admissionregistration.MutatingWebhookConfiguration: Webhooks that may change objects before they are stored.
 admissionregistration.ValidatingAdmissionPolicy: CEL expressions that objects have to meet.
 admissionregistration.ValidatingAdmissionPolicyBinding: Requests to which a policy applies, and its actions.
 admissionregistration.ValidatingWebhookConfiguration: Webhooks that may reject requests.
+apiextensions.JSON: Any JSON value.
 apiregistration.APIService: API group version, and the extension API server that serves it.
 apps.ControllerRevision: Immutable snapshot of the state of a controller.
 apps.DaemonSet: Pods on every matching node.
@@ -497,11 +516,24 @@ discovery.EndpointSlice: Part of the endpoints of a service.
 events.Event: Report of an occurrence in the cluster, stored for a limited time.
 flowcontrol.FlowSchema: Requests, and the priority level that limits them.
 flowcontrol.PriorityLevelConfiguration: Limits of concurrent requests.
+meta.APIGroup: Versions of a group, and the preferred one.
+meta.APIGroupList: Groups that the server serves.
+meta.APIResource: Resource, its kind and verbs.
+meta.APIResourceList: Resources of a group version.
+meta.APIVersions: Versions of the core group.
 meta.DeleteOptions: Options of deletions.
+meta.FieldsV1: Set of fields, as nested objects with a key for each field.
+meta.GroupVersionForDiscovery: Version of a group.
+meta.IntOrString: Number or text, such as a port or its name.
 meta.ListMeta: Metadata of lists.
+meta.MicroTime: Time with microseconds, in the format of RFC 3339.
 meta.ObjectMeta: Metadata of objects.
+meta.Quantity: Number with a unit, such as 500m or 2Gi.
+meta.RawExtension: Object of any kind.
+meta.ServerAddressByClientCIDR: Address of the server for some clients.
 meta.ShardInfo: Shard selector of a list.
 meta.Status: Result of a request without an object.
+meta.Time: Time with seconds, in the format of RFC 3339.
 networking.Ingress: Rules by which HTTP requests reach services.
 networking.IngressClass: Controller of ingresses, and its parameters.
 networking.NetworkPolicy: Traffic that pods accept and send.

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery import media
 from apiserver_stub.apimachinery.objects import Object
-from apiserver_stub.endpoints.openapi import parameters
+from apiserver_stub.endpoints.openapi import parameters, shared_parameters
+from apiserver_stub.endpoints.openapi.resource_paths import WATCH, WATCH_LIST, paths_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from apiserver_stub.endpoints.openapi.group_names import GroupNames
     from apiserver_stub.endpoints.openapi.schemas import Schemas
     from apiserver_stub.kinds.registry import Resource, Subresource
 
@@ -23,10 +24,10 @@ _METHODS = {
     "list": "get",
     "patch": "patch",
     "update": "put",
+    WATCH: "get",
+    WATCH_LIST: "get",
 }
-_ITEM_VERBS = ("get", "update", "patch", "delete")
-_COLLECTION_VERBS = ("list", "create", "deletecollection")
-_ID_VERBS = {"deletecollection": "delete", "get": "read", "update": "replace"}
+_ID_VERBS = {"deletecollection": "delete", "get": "read", "update": "replace", WATCH_LIST: "watch"}
 """Verbs of operation IDs, where they are not those of requests."""
 _ACTIONS = {"create": "post", "update": "put"}
 _CONNECTS = ("attach", "exec", "portforward", "proxy")
@@ -37,6 +38,7 @@ _CODES = {
     "patch": ("200", "201"),
     "update": ("200", "201"),
 }
+_CODE_DESCRIPTIONS = {"200": "OK", "201": "Created", "202": "Accepted"}
 _SUMMARIES = {
     "create": "Create one {kind}.",
     "delete": "Delete one {kind}.",
@@ -45,6 +47,8 @@ _SUMMARIES = {
     "list": "Return or watch several {kind} objects.",
     "patch": "Change fields of one {kind}.",
     "update": "Replace one {kind}.",
+    WATCH: "Watch one {kind}. Deprecated: use the parameters watch and fieldSelector of the list.",
+    WATCH_LIST: "Watch several {kind} objects. Deprecated: use the parameter watch of the list.",
 }
 _PATCH_TYPES = (
     "application/json-patch+json",
@@ -52,7 +56,6 @@ _PATCH_TYPES = (
     "application/strategic-merge-patch+json",
     "application/apply-patch+yaml",
 )
-_META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _TEXT = "text/plain"
 _ANY_TYPE = "*/*"
 
@@ -60,22 +63,19 @@ _ANY_TYPE = "*/*"
 class Operations:
     """Paths of resources in a document of version 3, or of version 2."""
 
-    def __init__(self, schemas: Schemas, api_domain: str, *, v3: bool) -> None:
-        self._schemas, self._suffix, self._v3 = schemas, f".{api_domain}", v3
+    def __init__(self, schemas: Schemas, names: GroupNames, *, v3: bool) -> None:
+        self._schemas, self._names, self._v3 = schemas, names, v3
+        # kube-apiserver states any type in version 3 too, for which generators of clients create no code.
+        self._body_types = schemas.media_types if v3 else (_ANY_TYPE,)
 
     def paths(self, resources: Iterable[Resource]) -> Object:
         """Return the path items of *resources*; their schemas are added to those of the document."""
         found: Object = {}
-        for name in ("Status", "DeleteOptions"):
-            self._schemas.add("", "v1", name)
-        self._schemas.found.setdefault(
-            f"{_META}.Patch", {"description": "Patch in one of the patch formats.", "type": "object"}
-        )
         for resource in resources:
             body = self._schemas.add_kind(resource)
-            for path, verbs, subresource in _paths_of(resource):
+            for path, verbs, subresource in paths_of(resource):
                 item = self._item(path, verbs, resource, subresource, body)
-                if len(item) > 1:
+                if item:
                     found[path] = item
         return found
 
@@ -83,38 +83,37 @@ class Operations:
         self, path: str, verbs: Sequence[str], resource: Resource, subresource: Subresource | None, body: str | None
     ) -> Object:
         name = subresource.name if subresource is not None else ""
-        item: Object = {
-            "parameters": parameters.of_path(path, name, self._schemas.minor, v3=self._v3),
-        }
+        item: Object = {}
         if name in _CONNECTS:
             methods = _PROXY_METHODS if name == "proxy" else [_METHODS[verb] for verb in verbs]
             for method in sorted(methods):
                 item[method] = self._connection(method, path, resource, subresource)
-            return item
         sent = body
         if subresource is not None and subresource.kind not in ("", resource.kind):
             sent = self._schemas.add(*_kind_of(resource, subresource))
-        for verb in verbs:
+        for verb in () if name in _CONNECTS else verbs:
             item[_METHODS[verb]] = self._operation(verb, path, resource, subresource, sent)
+        shared_parameters.move_common(item)
         return item
 
     def _operation(
         self, verb: str, path: str, resource: Resource, subresource: Subresource | None, body: str | None
     ) -> Object:
         group, version, kind = _kind_of(resource, subresource)
+        name = subresource.name if subresource is not None else ""
         operation: Object = {
             "description": _SUMMARIES[verb].format(kind=kind),
             "operationId": self._operation_id(verb, path, resource, subresource),
-            "parameters": parameters.of_verb(verb, self._schemas.minor, v3=self._v3),
-            "tags": [self._tag(resource)],
+            "parameters": parameters.of_operation(verb, path, kind, name, self._schemas.minor, v3=self._v3),
+            "tags": [self._names.tag(resource.group, resource.version)],
             "x-kubernetes-action": _ACTIONS.get(verb, verb),
             "x-kubernetes-group-version-kind": {"group": group, "kind": kind, "version": version},
         }
-        is_log = subresource is not None and subresource.name == "log"
+        is_log = name == "log"
         produced = [*self._schemas.media_types]
         if is_log:
             produced.insert(0, _TEXT)
-        elif verb == "list":
+        elif verb in ("list", WATCH, WATCH_LIST):
             produced += [f"{name};stream=watch" for name in produced if name != media.YAML]
         content = {"type": "string"} if is_log else self._result(verb, body, resource)
         self._respond(operation, _CODES.get(verb, ("200",)), content, produced)
@@ -125,10 +124,12 @@ class Operations:
         group, version, kind = _kind_of(resource, subresource)
         action = subresource.name if subresource is not None else ""
         tail = action.capitalize() + ("WithPath" if "{path}" in path else "")
+        prefix = self._names.prefix(resource.group, resource.version)
         operation: Object = {
             "description": f"Connect {method.upper()} requests to {action} of {resource.kind}.",
-            "operationId": f"connect{self._prefix(resource)}{method.capitalize()}{_scope(path)}{resource.kind}{tail}",
-            "tags": [self._tag(resource)],
+            "operationId": f"connect{prefix}{method.capitalize()}{_scope(path)}{resource.kind}{tail}",
+            "parameters": parameters.of_operation("", path, kind, action, self._schemas.minor, v3=self._v3),
+            "tags": [self._names.tag(resource.group, resource.version)],
             "x-kubernetes-action": "connect",
             "x-kubernetes-group-version-kind": {"group": group, "kind": kind, "version": version},
         }
@@ -140,7 +141,7 @@ class Operations:
     def _respond(
         self, operation: Object, codes: Sequence[str], content: Object | None, produced: Sequence[str]
     ) -> None:
-        described: Object = {"description": "OK"}
+        described: Object = {}
         if content is not None:
             if self._v3:
                 described["content"] = {name: {"schema": content} for name in produced}
@@ -148,7 +149,8 @@ class Operations:
                 described["schema"] = content
         if not self._v3:
             operation |= {"produces": list(produced), "schemes": ["https"]}
-        operation["responses"] = {**dict.fromkeys(codes, described), "401": {"description": "Unauthorized"}}
+        responses = {code: {"description": _CODE_DESCRIPTIONS[code], **described} for code in codes}
+        operation["responses"] = {**responses, "401": {"description": "Unauthorized"}}
 
     def _accept(self, operation: Object, verb: str, body: str | None) -> None:
         """Add the body that requests contain."""
@@ -157,7 +159,7 @@ class Operations:
             if not self._v3:
                 operation["consumes"] = [_ANY_TYPE]
             return
-        types = _PATCH_TYPES if verb == "patch" else self._schemas.media_types
+        types = _PATCH_TYPES if verb == "patch" else self._body_types
         is_required = verb not in ("delete", "deletecollection")
         if self._v3:
             schema = {name: {"schema": content} for name in types}
@@ -165,18 +167,20 @@ class Operations:
             return
         operation["consumes"] = list(types)
         field: Object = {"name": "body", "in": "body", "schema": content}
-        operation["parameters"].append(field | ({"required": True} if is_required else {}))
+        operation["parameters"].insert(0, field | ({"required": True} if is_required else {}))
 
     def _sent(self, verb: str, body: str | None) -> Object | None:
         if verb in ("delete", "deletecollection"):
-            return self._schemas.refer(f"{_META}.DeleteOptions")
+            return self._schemas.refer_meta("DeleteOptions")
         if verb == "patch":
-            return self._schemas.refer(f"{_META}.Patch")
+            return self._schemas.refer_meta("Patch")
         return self._schemas.refer(body) if body and verb in ("create", "update") else None
 
     def _result(self, verb: str, body: str | None, resource: Resource) -> Object | None:
-        if verb == "deletecollection" or (verb == "delete" and not _returns_deleted(resource)):
-            return self._schemas.refer(f"{_META}.Status")
+        if verb in (WATCH, WATCH_LIST):
+            return self._schemas.refer_meta("WatchEvent")
+        if verb == "deletecollection" or (verb == "delete" and not _declares_deleted(resource)):
+            return self._schemas.refer_meta("Status")
         if not body:
             return None
         return self._schemas.refer(f"{body.rpartition('.')[0]}.{resource.list_kind}" if verb == "list" else body)
@@ -185,24 +189,17 @@ class Operations:
         tail = subresource.name.replace("-", "").capitalize() if subresource is not None else ""
         if verb == "list" and resource.namespaced and not _scope(path):
             tail = "ForAllNamespaces"
+        elif verb == WATCH_LIST:
+            tail = "List" if _scope(path) or not resource.namespaced else "ListForAllNamespaces"
         collection = "Collection" if verb == "deletecollection" else ""
-        name = f"{self._prefix(resource)}{collection}{_scope(path)}{resource.kind}{tail}"
+        name = f"{self._names.prefix(resource.group, resource.version)}{collection}{_scope(path)}{resource.kind}{tail}"
         return f"{_ID_VERBS.get(verb, verb)}{name}"
 
-    def _prefix(self, resource: Resource) -> str:
-        return f"{self._group(resource)}{resource.version.capitalize()}"
 
-    def _tag(self, resource: Resource) -> str:
-        group = self._group(resource)
-        return f"{group[0].lower()}{group[1:]}_{resource.version}"
-
-    def _group(self, resource: Resource) -> str:
-        """Return the group in camel case, without the domain of bundled groups."""
-        parts = resource.group.removesuffix(self._suffix).split(".") if resource.group else ["core"]
-        return "".join(word.capitalize() for part in parts for word in part.split("-"))
-
-
-def _returns_deleted(resource: Resource) -> bool:
+def _declares_deleted(resource: Resource) -> bool:
+    """Return whether the declared result of a deletion is the object; that of namespaces is a status."""
+    if not resource.group and resource.kind == "Namespace":
+        return False
     return resource.returns_deleted or resource.strategy.graceful
 
 
@@ -216,20 +213,3 @@ def _kind_of(resource: Resource, subresource: Subresource | None) -> tuple[str, 
         return resource.group, resource.version, resource.kind
     group = resource.group if subresource.group is None else subresource.group
     return group, subresource.version or resource.version, subresource.kind or resource.kind
-
-
-def _paths_of(resource: Resource) -> Iterator[tuple[str, list[str], Subresource | None]]:
-    """Yield each path of *resource* with its verbs."""
-    root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
-    inside = (
-        f"{root}/namespaces/{{namespace}}/{resource.plural}" if resource.namespaced else f"{root}/{resource.plural}"
-    )
-    yield inside, [verb for verb in _COLLECTION_VERBS if verb in resource.verbs], None
-    yield f"{inside}/{{name}}", [verb for verb in _ITEM_VERBS if verb in resource.verbs], None
-    if resource.namespaced and "list" in resource.verbs:
-        yield f"{root}/{resource.plural}", ["list"], None
-    for subresource in resource.subresources:
-        path = f"{inside}/{{name}}/{subresource.name}"
-        yield path, [verb for verb in _METHODS if verb in subresource.verbs], subresource
-        if subresource.name == "proxy":
-            yield f"{path}/{{path}}", [], subresource

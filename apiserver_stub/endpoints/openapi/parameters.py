@@ -16,10 +16,17 @@ _LIST = (
     "resourceVersion",
     "resourceVersionMatch",
     "sendInitialEvents",
+    "shardSelector",
     "timeoutSeconds",
     "watch",
 )
-_DELETE = ("dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy")
+_DELETE = (
+    "dryRun",
+    "gracePeriodSeconds",
+    "ignoreStoreReadErrorWithClusterBreakingPotential",
+    "orphanDependents",
+    "propagationPolicy",
+)
 _ONLY_LISTS = ("allowWatchBookmarks", "watch")
 _OF_VERB: Mapping[str, tuple[str, ...]] = {
     "create": _WRITE,
@@ -29,11 +36,10 @@ _OF_VERB: Mapping[str, tuple[str, ...]] = {
     "list": _LIST,
     "patch": (*_WRITE, "force"),
     "update": _WRITE,
+    "watch": _LIST,
+    "watchlist": _LIST,
 }
-"""Query parameters by verb, except for those of later releases."""
-_IGNORE_READ_ERRORS = "ignoreStoreReadErrorWithClusterBreakingPotential"
-_IGNORE_READ_ERRORS_SINCE = 32
-_SHARD_SELECTOR_SINCE = 36
+"""Query parameters by verb."""
 _COMMAND = ("command", "container", "stderr", "stdin", "stdout", "tty")
 _LOG = (
     "container",
@@ -42,10 +48,16 @@ _LOG = (
     "limitBytes",
     "previous",
     "sinceSeconds",
+    "stream",
     "tailLines",
     "timestamps",
 )
-_LOG_STREAM_SINCE = 32
+_SINCE: Mapping[str, int] = {
+    "ignoreStoreReadErrorWithClusterBreakingPotential": 32,
+    "shardSelector": 36,
+    "stream": 32,
+}
+"""First minor releases of the parameters that some releases lack."""
 _OF_SUBRESOURCE: Mapping[str, tuple[str, ...]] = {
     "attach": _COMMAND[1:],
     "exec": _COMMAND,
@@ -93,7 +105,7 @@ _DESCRIPTIONS: Mapping[str, str] = {
     "labelSelector": "Restrict the objects by their labels.",
     "limit": "Maximum number of objects of a page.",
     "limitBytes": "Maximum number of bytes of the log.",
-    "name": "Name of the object.",
+    "name": "Name of the {kind}.",
     "namespace": "Namespace of the object.",
     "orphanDependents": "Deprecated: use propagationPolicy.",
     "path": "Path of the request that is proxied.",
@@ -104,7 +116,7 @@ _DESCRIPTIONS: Mapping[str, str] = {
     "resourceVersion": "Constraint on the resource version of the result.",
     "resourceVersionMatch": "Interpretation of resourceVersion: Exact or NotOlderThan.",
     "sendInitialEvents": "Start a watch with the current objects.",
-    "shardSelector": "Restrict the objects by ranges of the hash of a metadata field.",
+    "shardSelector": "Restrict the objects to ranges of a hash of a field.",
     "sinceSeconds": "Omit older lines, by their age in seconds.",
     "stderr": "Redirect the standard error stream.",
     "stdin": "Redirect the standard input stream.",
@@ -118,32 +130,24 @@ _DESCRIPTIONS: Mapping[str, str] = {
 }
 
 
-def parameter(name: str, location: str, *, v3: bool) -> Object:
-    """Return the parameter *name*; *location* is ``path`` or ``query``."""
+def parameter(name: str, location: str, kind: str = "", *, v3: bool) -> Object:
+    """Return the parameter *name*; *location* is ``path`` or ``query``, *kind* that of the object it names."""
     content: Object = {"type": _TYPES.get(name, "string"), "uniqueItems": True}
-    found: Object = {"name": name, "in": location, "description": _DESCRIPTIONS[name]}
+    found: Object = {"name": name, "in": location, "description": _DESCRIPTIONS[name].format(kind=kind)}
     if location == "path":
         found["required"] = True
     return found | ({"schema": content} if v3 else content)
 
 
-def of_verb(verb: str, minor: int, *, v3: bool) -> list[Object]:
-    """Return the query parameters of *verb*."""
-    names = _OF_VERB[verb]
-    if verb in ("delete", "deletecollection") and minor >= _IGNORE_READ_ERRORS_SINCE:
-        names = tuple(sorted({*names, _IGNORE_READ_ERRORS}))
-    if verb in ("deletecollection", "list") and minor >= _SHARD_SELECTOR_SINCE:
-        names = tuple(sorted({*names, "shardSelector"}))
-    return [parameter(name, "query", v3=v3) for name in names]
+def of_operation(verb: str, path: str, kind: str, subresource: str, minor: int, *, v3: bool) -> list[Object]:
+    """Return the parameters of an operation at *path*, by their names.
 
-
-def of_path(path: str, subresource: str, minor: int, *, v3: bool) -> list[Object]:
-    """Return the parameters of all operations at *path*, which ends with *subresource*; empty for other paths."""
-    names = [name for name in ("name", "namespace", "path") if f"{{{name}}}" in path]
-    query = list(_OF_SUBRESOURCE.get(subresource, ()))
-    if subresource == "log" and minor >= _LOG_STREAM_SINCE:
-        query.append("stream")
-    if subresource not in _OF_SUBRESOURCE or subresource == "log":
-        query.append("pretty")
-    found = [parameter(name, "path", v3=v3) for name in names]
-    return found + [parameter(name, "query", v3=v3) for name in sorted(query)]
+    :param verb: verb of requests; empty for connections.
+    :param subresource: name of the subresource, empty for an object or a collection.
+    """
+    names = {*_OF_VERB.get(verb, ()), *_OF_SUBRESOURCE.get(subresource, ())}
+    if verb:
+        names.add("pretty")
+    found = [parameter(name, "path", kind, v3=v3) for name in ("name", "namespace", "path") if f"{{{name}}}" in path]
+    found += [parameter(name, "query", v3=v3) for name in names if _SINCE.get(name, 0) <= minor]
+    return sorted(found, key=lambda item: (item["name"], item["in"]))

@@ -40,6 +40,8 @@ def encode(document: Object) -> bytes:
     for path, item in document["paths"].items():
         _put_path(message.paths.path.add(name=path).value, item)
     _put_named(message.definitions.additional_properties, document["definitions"])
+    for name, content in document["parameters"].items():
+        _put_parameter(message.parameters.additional_properties.add(name=name).value, content)
     for name, content in document["securityDefinitions"].items():
         found = message.security_definitions.additional_properties.add(name=name)
         found.value.api_key_security.MergeFrom(pb.ApiKeySecurity(**content))
@@ -81,23 +83,29 @@ def _put_operation(message: pb.Operation, operation: Object) -> None:
 
 def _put_parameters(messages: Any, parameters: Iterable[Object]) -> None:
     for item in parameters:
-        parameter = messages.add().parameter
-        common = {
-            "name": item["name"],
-            "in": item["in"],
-            "required": item.get("required", False),
-            "description": item.get("description", ""),
-        }
-        if item["in"] == "body":
-            body = parameter.body_parameter
-            body.MergeFrom(pb.BodyParameter(**common))
-            _put_schema(body.schema, item["schema"])
-            continue
-        plain = {**common, "type": item["type"], "unique_items": item.get("uniqueItems", False)}
-        if item["in"] == "path":
-            parameter.non_body_parameter.path_parameter_sub_schema.MergeFrom(pb.PathParameterSubSchema(**plain))
+        if "$ref" in item:
+            messages.add().json_reference._ref = item["$ref"]
         else:
-            parameter.non_body_parameter.query_parameter_sub_schema.MergeFrom(pb.QueryParameterSubSchema(**plain))
+            _put_parameter(messages.add().parameter, item)
+
+
+def _put_parameter(parameter: Any, item: Object) -> None:
+    common = {
+        "name": item["name"],
+        "in": item["in"],
+        "required": item.get("required", False),
+        "description": item.get("description", ""),
+    }
+    if item["in"] == "body":
+        body = parameter.body_parameter
+        body.MergeFrom(pb.BodyParameter(**common))
+        _put_schema(body.schema, item["schema"])
+        return
+    plain = {**common, "type": item["type"], "unique_items": item.get("uniqueItems", False)}
+    if item["in"] == "path":
+        parameter.non_body_parameter.path_parameter_sub_schema.MergeFrom(pb.PathParameterSubSchema(**plain))
+    else:
+        parameter.non_body_parameter.query_parameter_sub_schema.MergeFrom(pb.QueryParameterSubSchema(**plain))
 
 
 def _put_named(messages: Any, schemas: Object) -> None:

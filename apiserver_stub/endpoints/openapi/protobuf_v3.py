@@ -47,10 +47,6 @@ def encode(document: Object) -> bytes:
     for name, content in components["securitySchemes"].items():
         scheme = message.components.security_schemes.additional_properties.add(name=name).value.security_scheme
         scheme.MergeFrom(pb.SecurityScheme(**content))
-    for requirement in document["security"]:
-        added = message.security.add()
-        for name, scopes in requirement.items():
-            added.additional_properties.add(name=name).value.value.extend(scopes)
     return message.SerializeToString()
 
 

@@ -7,18 +7,24 @@ from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery.media import object_types
 from apiserver_stub.apimachinery.objects import Object
-from apiserver_stub.endpoints.openapi import descriptions, enum_values, field_facts
+from apiserver_stub.endpoints.openapi import descriptions, enum_values, field_facts, fixed_schemas, unions
 from apiserver_stub.endpoints.openapi.custom_schemas import custom_list, custom_name, custom_schema
 from apiserver_stub.schema import shapes
 from apiserver_stub.schema.shapes import Form, Shape
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from apiserver_stub.kinds.registry import Resource
     from nodeagent.base.identity import Identity
     from nodeagent.base.release import Release
 
 _BUNDLED = "nodeagent.api."
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
+_VERSION = "io.k8s.apimachinery.pkg.version.Info"
+_OF_KIND = "x-kubernetes-group-version-kind"
+_OF_ALL_VERSIONS = ("DeleteOptions", "WatchEvent")
+"""Kinds that exist in every group version."""
 _PREFIXES = {
     "apiextensions": "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions",
     "apiregistration": "io.k8s.kube-aggregator.pkg.apis.apiregistration",
@@ -33,6 +39,9 @@ _NAMED: Mapping[Form, tuple[str, Object]] = {
         {"type": "string", "format": "int-or-string"},
     ),
 }
+_RAW = Shape(Form.ANY, "RawExtension")
+_UNTYPED: Mapping[str, str] = {"RawExtension": "io.k8s.apimachinery.pkg.runtime.RawExtension"}
+"""Names of schemas of messages without fields in JSON, where they are not those of the message."""
 _ALTERNATIVES: Mapping[Form, Object] = {
     Form.QUANTITY: {"oneOf": [{"type": "string"}, {"type": "number"}]},
     Form.INT_OR_TEXT: {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]},
@@ -53,7 +62,20 @@ _PLAIN: Mapping[Form, Object] = {
 class Schemas:
     """Schemas of the requested kinds at a release, by name; *reference* is the prefix of references."""
 
-    def __init__(self, reference: str, identity: Identity, release: Release, *, enums: bool = True) -> None:
+    def __init__(
+        self,
+        reference: str,
+        identity: Identity,
+        release: Release,
+        versions: Iterable[tuple[str, str]] = (),
+        *,
+        enums: bool = True,
+    ) -> None:
+        """Create an empty collection.
+
+        :param versions: groups and versions whose requests contain the options that all of them share.
+        """
+        self._versions = versions
         self._reference, self._api_domain, self.minor = reference, identity.api_domain, release.minor
         self._v3, self._enums = "components" in reference, enums
         self.media_types = object_types(identity)
@@ -101,17 +123,48 @@ class Schemas:
         """Return a reference to the schema *name*."""
         return {"$ref": f"{self._reference}{name}"}
 
+    def refer_meta(self, kind: str) -> Object:
+        """Return a reference to the schema of a kind that all groups share, and add it to the document."""
+        name = f"{_META}.{kind}"
+        if kind == "Patch":
+            self.found[name] = fixed_schemas.PATCH
+        elif _OF_KIND not in self.found.get(name, {}):  # As part of a list, it has no kind.
+            self._add_meta(name, kind)
+        return self.refer(name)
+
+    def _add_meta(self, name: str, kind: str) -> None:
+        if kind == "WatchEvent":
+            self.found[name] = fixed_schemas.watch_event(self._value(_RAW))
+        else:
+            self.add("", "v1", kind)
+        if kind == "APIGroupList":
+            self.refer_meta("APIGroup")
+        if kind in _OF_ALL_VERSIONS:
+            versions = sorted({("", "v1"), *self._versions})
+            self.found[name][_OF_KIND] = [
+                {"group": group, "kind": kind, "version": version} for group, version in versions
+            ]
+
+    def refer_version(self) -> Object:
+        """Return a reference to the schema of the server's version, and add it to the document."""
+        self.found[_VERSION] = fixed_schemas.version(self.minor, v3=self._v3)
+        return self.refer(_VERSION)
+
     def _object(self, shape: Shape) -> Object:
         path = f"{shape.package}.{shape.name}"
         found: Object = {"description": descriptions.of_kind(path), "type": "object"}
-        members = sorted(shape.members_at(self.minor).items())
+        members = shape.members_at(self.minor).items()
         required = [name for name, member in members if self._is_required(shape, path, name, member)]
         if required:
             found["required"] = required
         if members:
-            found["properties"] = {name: self._property(path, name, member) for name, member in members}
+            found["properties"] = {
+                name: self._property(path, name, member) for name, member in sorted(members, key=lambda item: item[0])
+            }
         if shape.atomic:
             found["x-kubernetes-map-type"] = "atomic"
+        if union := unions.of(path):
+            found["x-kubernetes-unions"] = [union]
         return found
 
     def _is_required(self, shape: Shape, path: str, name: str, member: Shape) -> bool:
@@ -139,7 +192,8 @@ class Schemas:
             name, content = _NAMED[shape.form]
             if self._v3:
                 content = _ALTERNATIVES.get(shape.form, content)
-            self.found.setdefault(name, content)
+            kind = name.rpartition(".")[2]
+            self.found.setdefault(name, {"description": descriptions.of_kind(f"meta.{kind}"), **content})
             return {"allOf": [self.refer(name)]} if self._v3 else self.refer(name)
         if shape.form is Form.MAP:
             content = self._value(shape.child(""))
@@ -148,6 +202,13 @@ class Schemas:
             return found | {"x-kubernetes-map-type": "atomic"} if shape.atomic else found
         if shape.form is Form.LIST:
             return {"type": "array", "items": self._value(shape.item or shapes.UNKNOWN), **_merging(shape)}
+        if shape.form in (Form.ANY, Form.UNION) and shape.name:
+            name = _UNTYPED.get(shape.name) or _name(shape)
+            content = {"type": "object"} if shape.form is Form.ANY and shape.name != "JSON" else {}
+            self.found.setdefault(
+                name, {"description": descriptions.of_kind(f"{shape.package or 'meta'}.{shape.name}"), **content}
+            )
+            return {"allOf": [self.refer(name)]} if self._v3 else self.refer(name)
         return dict(_PLAIN[shape.form])
 
 
@@ -168,7 +229,7 @@ def _patching(shape: Shape) -> Object:
 
 
 def _of_kind(group: str, version: str, kind: str) -> Object:
-    return {"x-kubernetes-group-version-kind": [{"group": group, "kind": kind, "version": version}]}
+    return {_OF_KIND: [{"group": group, "kind": kind, "version": version}]}
 
 
 def _name(shape: Shape) -> str:

@@ -145,6 +145,8 @@ def test_operations_of_the_openapi_document_cause_no_internal_error(server: Serv
             operation = found.ok()
             if operation.method == "delete" and "{name}" not in operation.path:
                 continue  # would delete the namespaces of other requests
+            if "/watch/" in operation.path:
+                continue  # does not end
             if operation.path.rpartition("/")[2] in ("attach", "exec", "log", "portforward", "proxy"):
                 continue  # streams from nodes, which do not exist
             _call_once(api, operation, failures)

@@ -40,20 +40,22 @@ class Definitions(_message.Message):
     def __init__(self, additional_properties: _Optional[_Iterable[_Union[NamedSchema, _Mapping]]] = ...) -> None: ...
 
 class Document(_message.Message):
-    __slots__ = ("swagger", "info", "paths", "definitions", "security", "security_definitions")
+    __slots__ = ("swagger", "info", "paths", "definitions", "parameters", "security", "security_definitions")
     SWAGGER_FIELD_NUMBER: _ClassVar[int]
     INFO_FIELD_NUMBER: _ClassVar[int]
     PATHS_FIELD_NUMBER: _ClassVar[int]
     DEFINITIONS_FIELD_NUMBER: _ClassVar[int]
+    PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     SECURITY_FIELD_NUMBER: _ClassVar[int]
     SECURITY_DEFINITIONS_FIELD_NUMBER: _ClassVar[int]
     swagger: str
     info: Info
     paths: Paths
     definitions: Definitions
+    parameters: ParameterDefinitions
     security: _containers.RepeatedCompositeFieldContainer[SecurityRequirement]
     security_definitions: SecurityDefinitions
-    def __init__(self, swagger: _Optional[str] = ..., info: _Optional[_Union[Info, _Mapping]] = ..., paths: _Optional[_Union[Paths, _Mapping]] = ..., definitions: _Optional[_Union[Definitions, _Mapping]] = ..., security: _Optional[_Iterable[_Union[SecurityRequirement, _Mapping]]] = ..., security_definitions: _Optional[_Union[SecurityDefinitions, _Mapping]] = ...) -> None: ...
+    def __init__(self, swagger: _Optional[str] = ..., info: _Optional[_Union[Info, _Mapping]] = ..., paths: _Optional[_Union[Paths, _Mapping]] = ..., definitions: _Optional[_Union[Definitions, _Mapping]] = ..., parameters: _Optional[_Union[ParameterDefinitions, _Mapping]] = ..., security: _Optional[_Iterable[_Union[SecurityRequirement, _Mapping]]] = ..., security_definitions: _Optional[_Union[SecurityDefinitions, _Mapping]] = ...) -> None: ...
 
 class Info(_message.Message):
     __slots__ = ("title", "version")
@@ -69,6 +71,12 @@ class ItemsItem(_message.Message):
     schema: _containers.RepeatedCompositeFieldContainer[Schema]
     def __init__(self, schema: _Optional[_Iterable[_Union[Schema, _Mapping]]] = ...) -> None: ...
 
+class JsonReference(_message.Message):
+    __slots__ = ("_ref",)
+    _REF_FIELD_NUMBER: _ClassVar[int]
+    _ref: str
+    def __init__(self, _ref: _Optional[str] = ...) -> None: ...
+
 class NamedAny(_message.Message):
     __slots__ = ("name", "value")
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -76,6 +84,14 @@ class NamedAny(_message.Message):
     name: str
     value: Any
     def __init__(self, name: _Optional[str] = ..., value: _Optional[_Union[Any, _Mapping]] = ...) -> None: ...
+
+class NamedParameter(_message.Message):
+    __slots__ = ("name", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: Parameter
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[_Union[Parameter, _Mapping]] = ...) -> None: ...
 
 class NamedPathItem(_message.Message):
     __slots__ = ("name", "value")
@@ -139,11 +155,19 @@ class Parameter(_message.Message):
     non_body_parameter: NonBodyParameter
     def __init__(self, body_parameter: _Optional[_Union[BodyParameter, _Mapping]] = ..., non_body_parameter: _Optional[_Union[NonBodyParameter, _Mapping]] = ...) -> None: ...
 
+class ParameterDefinitions(_message.Message):
+    __slots__ = ("additional_properties",)
+    ADDITIONAL_PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    additional_properties: _containers.RepeatedCompositeFieldContainer[NamedParameter]
+    def __init__(self, additional_properties: _Optional[_Iterable[_Union[NamedParameter, _Mapping]]] = ...) -> None: ...
+
 class ParametersItem(_message.Message):
-    __slots__ = ("parameter",)
+    __slots__ = ("parameter", "json_reference")
     PARAMETER_FIELD_NUMBER: _ClassVar[int]
+    JSON_REFERENCE_FIELD_NUMBER: _ClassVar[int]
     parameter: Parameter
-    def __init__(self, parameter: _Optional[_Union[Parameter, _Mapping]] = ...) -> None: ...
+    json_reference: JsonReference
+    def __init__(self, parameter: _Optional[_Union[Parameter, _Mapping]] = ..., json_reference: _Optional[_Union[JsonReference, _Mapping]] = ...) -> None: ...
 
 class PathItem(_message.Message):
     __slots__ = ("get", "put", "post", "delete", "options", "head", "patch", "parameters")

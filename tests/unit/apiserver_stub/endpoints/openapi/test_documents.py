@@ -41,7 +41,7 @@ def test_references_resolve(name: str) -> None:
     document = DOCUMENTS[name]
     found = set(references(document))
 
-    assert found
+    assert found or name in ("openid/v1/jwks", ".well-known/openid-configuration")
     for reference in found:
         location: Any = document
         for part in reference.removeprefix("#/").split("/"):
@@ -60,11 +60,17 @@ def test_operation_ids_are_unique(name: str) -> None:
     assert sorted(operations) == sorted(set(operations))
 
 
-def test_events_group_has_eight_operations_with_parameters() -> None:
+def test_events_group_has_operations_with_parameters() -> None:
     paths = DOCUMENTS["apis/events.k8s.io/v1"]["paths"]
     root = "/apis/events.k8s.io/v1"
 
-    assert {(path, method) for path, item in paths.items() for method in item if method != "parameters"} == {
+    assert {
+        (path, method)
+        for path, item in paths.items()
+        for method in item
+        if method != "parameters" and "/watch/" not in path
+    } == {
+        (f"{root}/", "get"),
         (f"{root}/events", "get"),
         *((f"{root}/namespaces/{{namespace}}/events", method) for method in ("get", "post", "delete")),
         *((f"{root}/namespaces/{{namespace}}/events/{{name}}", method) for method in ("get", "put", "patch", "delete")),
@@ -128,7 +134,8 @@ def test_documents_have_only_fields_of_the_release(minor: int, present: set[str]
     assert present <= fields
     assert not absent & fields
     assert ("io.k8s.api.core.v1.ContainerRestartRule" in document["definitions"]) is (not absent)
-    assert set(references(document)) <= {f"#/definitions/{name}" for name in document["definitions"]}
+    known = {f"#/{part}/{name}" for part in ("definitions", "parameters") for name in document[part]}
+    assert set(references(document)) <= known
 
 
 def test_fields_of_later_releases_are_described() -> None:
@@ -163,11 +170,11 @@ def test_list_types_are_stated_as_in_the_release(
         (29, "core.v1.PodSpec", ["containers"]),
         (29, "core.v1.ContainerPort", ["containerPort"]),
         (29, "core.v1.PersistentVolumeClaimTemplate", ["spec"]),
-        (29, "core.v1.Event", ["involvedObject", "metadata"]),
+        (29, "core.v1.Event", ["metadata", "involvedObject"]),
         (29, "core.v1.ServicePort", ["port"]),
         (30, "core.v1.PodIP", None),
         (31, "core.v1.PodIP", ["ip"]),
-        (29, "apps.v1.StatefulSetSpec", ["selector", "serviceName", "template"]),
+        (29, "apps.v1.StatefulSetSpec", ["selector", "template", "serviceName"]),
         (36, "apps.v1.StatefulSetSpec", ["selector", "template"]),
         (36, "autoscaling.v2.HorizontalPodAutoscalerStatus", ["desiredReplicas"]),
         (36, "authentication.v1.TokenRequestSpec", None),
@@ -212,8 +219,13 @@ def test_enumerated_fields_have_values_with_the_gate(enums: bool) -> None:
 def test_values_of_two_types_are_alternatives_in_version_3() -> None:
     name = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 
-    assert schemas_at(29)[name] == {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]}
-    assert DOCUMENTS[""]["definitions"][name] == {"type": "string", "format": "int-or-string"}
+    assert schemas_at(29)[name] == {
+        "description": "Number or text, such as a port or its name.",
+        "format": "int-or-string",
+        "oneOf": [{"type": "integer"}, {"type": "string"}],
+    }
+    definition = DOCUMENTS[""]["definitions"][name]
+    assert (definition["type"], definition["format"]) == ("string", "int-or-string")
 
 
 @pytest.mark.parametrize(
@@ -265,7 +277,8 @@ def test_operations_have_tags_and_the_documents_security_schemes() -> None:
     assert core["paths"]["/api/v1/pods"]["get"]["tags"] == ["core_v1"]
     assert roles["paths"]["/apis/rbac.authorization.k8s.io/v1/roles"]["get"]["tags"] == ["rbacAuthorization_v1"]
     assert core["components"]["securitySchemes"].keys() == DOCUMENTS[""]["securityDefinitions"].keys()
-    assert core["security"] == DOCUMENTS[""]["security"] == [{"BearerToken": []}]
+    assert DOCUMENTS[""]["security"] == [{"BearerToken": []}]
+    assert "security" not in core
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -298,3 +311,92 @@ async def test_version_3_is_sent_as_json_or_protobuf(accept: str, content_type: 
 
     assert reply is not None and reply.content_type == content_type
     assert (reply.body or b"").startswith(b"{") is (content_type == "application/json")
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "action"),
+    [
+        ("/api/v1/watch/nodes", "watchCoreV1NodeList", "watchlist"),
+        ("/api/v1/watch/nodes/{name}", "watchCoreV1Node", "watch"),
+        ("/api/v1/watch/pods", "watchCoreV1PodListForAllNamespaces", "watchlist"),
+        ("/api/v1/watch/namespaces/{namespace}/pods", "watchCoreV1NamespacedPodList", "watchlist"),
+        ("/api/v1/watch/namespaces/{namespace}/pods/{name}", "watchCoreV1NamespacedPod", "watch"),
+    ],
+)
+def test_deprecated_watch_paths_are_published(path: str, name: str, action: str) -> None:
+    operation = DOCUMENTS["api/v1"]["paths"][path]["get"]
+
+    assert (operation["operationId"], operation["x-kubernetes-action"]) == (name, action)
+    content = operation["responses"]["200"]["content"]
+    assert content["application/json;stream=watch"]["schema"]["$ref"].endswith("v1.WatchEvent")
+    assert operation["description"].partition(" ")[0] == "Watch"
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "operation", "schema"),
+    [
+        ("api", "/api/", "getCoreAPIVersions", "apis.meta.v1.APIVersions"),
+        ("apis", "/apis/", "getAPIVersions", "apis.meta.v1.APIGroupList"),
+        ("apis/apps", "/apis/apps/", "getAppsAPIGroup", "apis.meta.v1.APIGroup"),
+        ("apis/apps/v1", "/apis/apps/v1/", "getAppsV1APIResources", "apis.meta.v1.APIResourceList"),
+        ("api/v1", "/api/v1/", "getCoreV1APIResources", "apis.meta.v1.APIResourceList"),
+        ("version", "/version/", "getCodeVersion", "version.Info"),
+    ],
+)
+def test_discovery_and_version_are_published(name: str, path: str, operation: str, schema: str) -> None:
+    found = DOCUMENTS[name]["paths"][path]["get"]
+
+    assert found["operationId"] == DOCUMENTS[""]["paths"][path]["get"]["operationId"] == operation
+    reference = found["responses"]["200"]["content"]["application/json"]["schema"]["$ref"]
+    assert reference == f"#/components/schemas/io.k8s.apimachinery.pkg.{schema}"
+
+
+def test_issuer_of_tokens_is_published() -> None:
+    paths = DOCUMENTS[""]["paths"]
+
+    assert paths["/.well-known/openid-configuration/"]["get"]["produces"] == ["application/json"]
+    assert paths["/openid/v1/jwks/"]["get"]["produces"] == ["application/jwk-set+json"]
+    assert {"openid/v1/jwks", ".well-known/openid-configuration"} <= DOCUMENTS.keys()
+
+
+def test_options_of_deletions_are_a_kind_of_the_group_version() -> None:
+    schema = DOCUMENTS["apis/apps/v1"]["components"]["schemas"]["io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"]
+
+    kinds = [(found["group"], found["version"]) for found in schema["x-kubernetes-group-version-kind"]]
+    assert kinds == [("", "v1"), ("apps", "v1")]
+
+
+def test_documents_contain_no_unused_schemas() -> None:
+    schemas = DOCUMENTS["apis/authentication.k8s.io/v1"]["components"]["schemas"]
+
+    assert not any(name.endswith((".DeleteOptions", ".Patch", ".Status")) for name in schemas)
+
+
+def test_bodies_of_requests_have_any_type_only_in_version_2() -> None:
+    item = DOCUMENTS[""]["paths"]["/api/v1/nodes/{name}"]
+
+    assert item["put"]["consumes"] == item["delete"]["consumes"] == ["*/*"]
+    bodies = DOCUMENTS["api/v1"]["paths"]["/api/v1/nodes/{name}"]
+    assert "application/json" in bodies["put"]["requestBody"]["content"]
+    assert "application/apply-patch+yaml" in item["patch"]["consumes"]
+    assert item["put"]["responses"]["201"]["description"] == "Created"
+
+
+def test_untyped_values_have_named_schemas() -> None:
+    revision = DOCUMENTS[""]["definitions"]["io.k8s.api.apps.v1.ControllerRevision"]["properties"]["data"]
+    profile = DOCUMENTS[""]["definitions"]["io.k8s.api.core.v1.SeccompProfile"]
+
+    assert revision["$ref"] == "#/definitions/io.k8s.apimachinery.pkg.runtime.RawExtension"
+    assert profile["x-kubernetes-unions"] == [
+        {"discriminator": "type", "fields-to-discriminateBy": {"localhostProfile": "LocalhostProfile"}}
+    ]
+
+
+def test_version_of_the_documents_has_no_patch_number_since_1_31() -> None:
+    versions = [
+        msgspec.json.decode(openapi._build(build_registry(Options()), Identity(), Release(1, minor))["version"])
+        for minor in (30, 36)
+    ]
+
+    assert versions[0]["info"]["version"].startswith("v1.30.")
+    assert versions[1]["info"]["version"] == "1.36"

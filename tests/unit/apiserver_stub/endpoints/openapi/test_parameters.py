@@ -1,33 +1,44 @@
-"""Tests for the parameters of all operations at a path, in the OpenAPI documents."""
+"""Tests for the parameters of operations in the OpenAPI documents."""
 
 from __future__ import annotations
 
 import pytest
 
-from apiserver_stub.endpoints.openapi.parameters import of_path, parameter
+from apiserver_stub.endpoints.openapi.parameters import of_operation, parameter
 
 POD = "/api/v1/namespaces/{namespace}/pods/{name}"
 
 
 @pytest.mark.parametrize(
-    ("path", "subresource", "names"),
+    ("path", "verb", "subresource", "names"),
     [
-        (POD, "", ["name", "namespace", "pretty"]),
-        ("/api/v1/nodes", "", ["pretty"]),
-        (f"{POD}/portforward", "portforward", ["name", "namespace", "ports"]),
-        (f"{POD}/proxy/{{path}}", "proxy", ["name", "namespace", "path", "path"]),
+        (POD, "get", "", ["name", "namespace", "pretty"]),
+        (POD, "update", "", ["dryRun", "fieldManager", "fieldValidation", "name", "namespace", "pretty"]),
+        (f"{POD}/portforward", "", "portforward", ["name", "namespace", "ports"]),
+        (f"{POD}/proxy/{{path}}", "", "proxy", ["name", "namespace", "path", "path"]),
     ],
 )
-def test_parameters_depend_on_the_path(path: str, subresource: str, names: list[str]) -> None:
-    assert [item["name"] for item in of_path(path, subresource, 36, v3=True)] == names
+def test_parameters_depend_on_path_and_verb(path: str, verb: str, subresource: str, names: list[str]) -> None:
+    assert [item["name"] for item in of_operation(verb, path, "Pod", subresource, 36, v3=True)] == names
 
 
-@pytest.mark.parametrize(("minor", "listed"), [(31, False), (32, True)])
-def test_stream_of_a_log_is_a_parameter_since_its_release(minor: int, listed: bool) -> None:
-    names = [item["name"] for item in of_path(f"{POD}/log", "log", minor, v3=True)]
+@pytest.mark.parametrize(
+    ("name", "verb", "subresource", "since"),
+    [
+        ("stream", "get", "log", 32),
+        ("shardSelector", "list", "", 36),
+        ("shardSelector", "watchlist", "", 36),
+        ("ignoreStoreReadErrorWithClusterBreakingPotential", "delete", "", 32),
+    ],
+)
+def test_parameters_exist_since_their_release(name: str, verb: str, subresource: str, since: int) -> None:
+    for minor in (since - 1, since):
+        found = {item["name"] for item in of_operation(verb, POD, "Pod", subresource, minor, v3=True)}
+        assert (name in found) == (minor >= since)
 
-    assert ("stream" in names) == listed
-    assert {"follow", "tailLines", "pretty"} <= set(names)
+
+def test_name_states_the_kind() -> None:
+    assert parameter("name", "path", "Pod", v3=True)["description"] == "Name of the Pod."
 
 
 @pytest.mark.parametrize("v3", [True, False])

@@ -34,8 +34,11 @@ def plain(message: Any) -> Any:
                 found |= {item.name: plain(item.value) for item in value}
             case "response_code":
                 found |= {item.name: plain(item.value.response) for item in value}
+            case "parameters" if field.is_repeated:
+                found[field.name] = [parameter(item) for item in value]
             case "parameters":
-                found[field.name] = [parameter(item.parameter) for item in value]
+                items = value.additional_properties
+                found[field.name] = {item.name: non_reference(item.value) for item in items}
             case "schema" if field.message_type.name == "SchemaItem":
                 found[field.name] = plain(value.schema)
             case "enum":
@@ -88,7 +91,13 @@ def plain_v3(message: Any) -> Any:
     return found
 
 
-def parameter(message: pb.Parameter) -> Any:
+def parameter(message: pb.ParametersItem) -> Any:
+    if message.HasField("json_reference"):
+        return {"$ref": message.json_reference._ref}
+    return non_reference(message.parameter)
+
+
+def non_reference(message: pb.Parameter) -> Any:
     kind = message.non_body_parameter
     found: Any = getattr(kind, kind.WhichOneof("oneof")) if message.HasField("non_body_parameter") else None
     return plain(found if found is not None else message.body_parameter)
