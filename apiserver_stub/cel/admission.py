@@ -136,7 +136,10 @@ class Checker:
             raise CelError(f"compilation failed: {first_line(error)}") from None
         if Literals(compiled.serialize()).mixed():
             raise CelError("compilation failed: ERROR: items of a list or map literal have different types")
-        name = str(compiled.return_type().name()).lower()
+        try:
+            name = str(compiled.return_type().name()).lower()
+        except RuntimeError as error:  # The type of a map's keys is verified only here.
+            raise CelError(f"compilation failed: {first_line(error)}") from None
         return NULL if name == "null" else name
 
     def _literals(self, text: str) -> Literals | None:

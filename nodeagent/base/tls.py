@@ -252,7 +252,7 @@ def parse_errors(*others: type[Exception]) -> tuple[type[Exception], ...]:
     """
     from cryptography import x509
 
-    return *others, ValueError, x509.InvalidVersion, x509.DuplicateExtension, x509.UnsupportedGeneralNameType
+    return *others, ValueError, TypeError, x509.InvalidVersion, x509.DuplicateExtension, x509.UnsupportedGeneralNameType
 
 
 def server_context(

@@ -101,9 +101,9 @@ async def _requests1(pieces: list[bytes]) -> list[Any]:
             await settle()
     await settle()
     connection.connection_lost(None)
-    await asyncio.gather(*server.tasks, return_exceptions=True)
-    handler.check()
     assert not server.connections
+    await server.shutdown(1)
+    handler.check()
     return handler.requests
 
 

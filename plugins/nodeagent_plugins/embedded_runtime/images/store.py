@@ -64,8 +64,8 @@ class ImageStore:
         """Load all images from disk."""
         for path in sorted(self._images_dir.glob("*.json")):
             try:
-                image = Image(**msgspec.json.decode(path.read_bytes()))
-            except (ValueError, TypeError, RecursionError) as error:
+                image = msgspec.json.decode(path.read_bytes(), type=Image)
+            except (ValueError, RecursionError) as error:
                 _log.warning("Failed to read image record", extra={"path": str(path), "err": str(error)})
                 continue
             self._images[image.id] = image

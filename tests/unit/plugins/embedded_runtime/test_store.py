@@ -44,6 +44,20 @@ def test_images_persist_across_restarts(store, tmp_path):
     assert again.all() == store.all()
 
 
+@pytest.mark.parametrize(
+    "record", [b'{"id":true,"layers":[]}', b'{"id":{},"layers":[]}', b'{"id":"a","layers":8}', b"{"]
+)
+def test_invalid_records_are_skipped(store, tmp_path, record, caplog):
+    store.add(image(1), tag="localhost/a:1")
+    (tmp_path / "images" / "invalid.json").write_bytes(record)
+
+    again = ImageStore(tmp_path)
+    again.load()
+
+    assert again.all() == store.all()
+    assert "Failed to read image record" in caplog.text
+
+
 def test_image_is_removed_with_its_last_tag(store):
     store.add(image(1), tag="localhost/a:1")
     store.add(image(1), tag="localhost/b:1")
