@@ -13,6 +13,7 @@ from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.go_format import type_name
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, bad_request, too_large, unprocessable
+from nodeagent.base.nulls import without_nulls
 
 MAX_OPERATIONS = 10_000
 MAX_COPIED_BYTES = 3 << 20
@@ -60,7 +61,7 @@ def apply_merge_patch(document: Any, patch: Any) -> Any:
     if not isinstance(patch, dict):
         return copy.deepcopy(patch)
     if not isinstance(document, dict):
-        return _without_nulls(patch)
+        return without_nulls(patch)
     merged = dict(document)
     for key, value in patch.items():
         if value is None:
@@ -68,14 +69,8 @@ def apply_merge_patch(document: Any, patch: Any) -> Any:
         elif isinstance(merged.get(key), dict):
             merged[key] = apply_merge_patch(merged[key], value)
         else:
-            merged[key] = _without_nulls(value)
+            merged[key] = without_nulls(value)
     return merged
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nulls(content) for key, content in value.items() if content is not None}
-    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def _cannot_decode(value: Any, expected: str) -> ApiError:

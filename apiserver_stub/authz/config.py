@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import field
@@ -23,6 +22,7 @@ from nodeagent.base import yamlsafe
 from nodeagent.base.duration import parse_duration
 from nodeagent.base.identity import Identity
 from nodeagent.base.names import subdomain_problems
+from nodeagent.base.nulls import convert
 from nodeagent.base.structs import Struct
 
 KIND = "AuthorizationConfiguration"
@@ -99,7 +99,7 @@ def load(path: Path, identity: Identity) -> list[AuthorizerConfig]:
     if not isinstance(found, dict) or (found.get("apiVersion"), found.get("kind")) != (version, KIND):
         raise AuthorizationConfigError(_failed(f'expected {KIND} of version "{version}"'))
     try:
-        document = msgspec.convert(_without_nulls(found), _Document)
+        document = convert(found, _Document)
     except msgspec.ValidationError as error:
         raise AuthorizationConfigError(_failed(f"strict decoding error: {error}")) from error
     reader = _Reader()
@@ -243,10 +243,3 @@ class _Reader:
 
 def _failed(problem: str) -> str:
     return f"failed to load {KIND} from file: {problem}"
-
-
-def _without_nulls(value: Any) -> Any:
-    """Return *value* without null fields, which equal omitted fields."""
-    if isinstance(value, dict):
-        return {name: _without_nulls(item) for name, item in value.items() if item is not None}
-    return [_without_nulls(item) for item in value] if isinstance(value, list) else value

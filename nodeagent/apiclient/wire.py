@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from nodeagent.apiclient import paths
-from nodeagent.base import identity
+from nodeagent.base import identity, nulls
 from nodeagent.contracts.api import Listing, Resource
 
 JSON = "application/json"
@@ -91,7 +91,7 @@ def decode(data: bytes, media_type: str, into: type[T]) -> T:
     """
     if media_type == identity.current().protobuf_media_type:
         return convert(_decode_protobuf(data), into)
-    return _decode(_decoder(into), data)
+    return _decode_object(data, into)
 
 
 def decode_page(data: bytes, media_type: str, into: type[T]) -> Listing[T]:
@@ -119,8 +119,8 @@ def convert(value: Any, into: type[T]) -> T:
     :raises ValueError: *value* is not a valid *into*.
     """
     if isinstance(value, msgspec.Raw):
-        return _decode(_decoder(into), value)
-    return msgspec.convert(value, into)
+        return _decode_object(value, into)
+    return nulls.convert(value, into)
 
 
 def frame_reader(media_type: str) -> FrameReader:
@@ -159,6 +159,13 @@ def _readable(items: Any, into: type[T]) -> list[T]:
         except ValueError as error:
             _log.error("Failed to decode object, skipping", extra={"err": str(error)})
     return decoded
+
+
+def _decode_object(data: bytes | msgspec.Raw, into: type[T]) -> T:
+    try:
+        return _decode(_decoder(into), data)
+    except msgspec.ValidationError:
+        return nulls.convert(_decode(_decoder(Any), data), into)
 
 
 def _decode(decoder: msgspec.json.Decoder[T], data: bytes | msgspec.Raw) -> T:

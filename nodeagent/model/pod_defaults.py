@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nodeagent.base.nulls import without_nulls
 from nodeagent.base.quantity import Quantity
 
 Plain = dict[str, Any]
@@ -19,7 +20,7 @@ def default_pod(pod: Plain) -> Plain:
 
     Nulls are treated as absent. Values of the wrong type are kept, for the decoder to report.
     """
-    pod = _without_nulls(pod)
+    pod = without_nulls(pod)
     spec = pod.get("spec")
     if isinstance(spec, dict):
         _default_spec(spec)
@@ -174,12 +175,3 @@ def _fill(owner: Plain, key: str, value: Any) -> None:
 def _objects(owner: Plain, key: str) -> list[Plain]:
     value = owner.get(key)
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _without_nulls(value: Any) -> Any:
-    """Return a copy of *value* without keys that are null."""
-    if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [_without_nulls(item) for item in value]
-    return value

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+from nodeagent.base.nulls import without_nulls
 from nodeagent.contracts.api import PatchType
 from nodeagent.errors import ApiError
 
@@ -65,7 +66,7 @@ def _merge_list(target: list[Any], patch: list[Any], by: str) -> list[Any]:
             if index is not None:
                 del result[index]
         elif index is None:
-            result.append(copy.deepcopy(item))
+            result.append(without_nulls(copy.deepcopy(item)))
         else:
             result[index] = _merge(result[index], item, strategic=True)
     return result

@@ -11,6 +11,7 @@ import msgspec
 
 from nodeagent import hookimpl
 from nodeagent.base.aio import Backoff, Clock
+from nodeagent.base.nulls import convert
 from nodeagent.contracts.api import PODS, Api, WatchEvent, WatchType
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.events import EventType
@@ -170,8 +171,8 @@ class _Reader:
     def read(self, plain: Mapping[str, Any]) -> Pod | None:
         """Return the pod in *plain*, its JSON form; ``None`` if it is invalid, which is logged."""
         try:
-            pod = msgspec.convert(plain, Pod)
-        except msgspec.ValidationError as error:
+            pod = convert(plain, Pod)
+        except ValueError as error:
             _log.error("Failed to decode object, skipping", extra={"err": str(error)})
             return None
         generation = (plain.get("metadata") or {}).get("generation") or 0

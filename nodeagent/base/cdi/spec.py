@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
 from nodeagent.base import yamlsafe
 from nodeagent.base.cdi import names
+from nodeagent.base.nulls import convert
 
 HOOKS = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
 VERSIONS = ("0.1.0", "0.2.0", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
@@ -115,19 +115,12 @@ def parse_spec(text: bytes) -> Spec:
     """
     try:
         content = yamlsafe.load(text, yamlsafe.Limits(max_bytes=MAX_BYTES))
-        spec = msgspec.convert(_without_nulls(content), Spec)
+        spec = convert(content, Spec)
     except (yamlsafe.YamlError, msgspec.ValidationError) as error:
         raise CdiError(str(error)) from error
     for problem in _problems(spec):
         raise CdiError(problem)
     return spec
-
-
-def _without_nulls(value: Any) -> Any:
-    """Return *value* without null fields, which count as unset."""
-    if isinstance(value, dict):
-        return {name: _without_nulls(inner) for name, inner in value.items() if inner is not None}
-    return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _problems(spec: Spec) -> Iterator[str]:

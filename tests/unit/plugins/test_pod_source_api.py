@@ -87,6 +87,16 @@ async def test_changes_are_published(published: Published, api: FakeApi, clock: 
     assert published == [[], ["a"], []]
 
 
+async def test_null_equals_an_unset_field(published: Published, api: FakeApi, clock: FakeClock) -> None:
+    status = {"conditions": [{"type": "Ready", "status": "True", "reason": None}]}
+    pod = {"metadata": {"name": "a", "uid": "a"}, "spec": {"nodeName": "n1", "containers": []}, "status": status}
+
+    api.put(PODS, pod)
+    await clock.advance(0)
+
+    assert published[-1] == ["a"]
+
+
 async def test_simultaneous_changes_are_published_once(published: Published, api: FakeApi, clock: FakeClock) -> None:
     await clock.advance(0)
     for name in ("a", "b", "c"):

@@ -93,7 +93,7 @@ async def test_status_changes_only_through_its_subresource(api):
 
 async def test_strategic_patches_merge_lists_by_key(api):
     api.put(NODES, {"metadata": {"name": "n"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
-    patch = {"status": {"conditions": [{"type": "Ready", "reason": "x"}, {"type": "Other"}]}}
+    patch = {"status": {"conditions": [{"type": "Ready", "reason": "x"}, {"type": "Other", "reason": None}]}}
     await api.patch(NODES, "n", patch, subresource="status")
     assert api.find(NODES, "n")["status"]["conditions"] == [
         {"type": "Ready", "status": "True", "reason": "x"},
