@@ -111,6 +111,9 @@ def wildcard_problems(value: str) -> list[str]:
 def qualified_name_problems(value: str) -> list[str]:
     """Return why *value* is not a ``[prefix/]name``."""
     prefix, slash, name = value.rpartition("/")
+    valid_prefix = not slash or (len(prefix) <= 253 and _subdomain.fullmatch(prefix))
+    if valid_prefix and len(name) <= 63 and _name.fullmatch(name):
+        return []
     if "/" in prefix:
         rule = NAME_RULE.replace("name part", "a qualified name", 1)
         return [f"{rule} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
