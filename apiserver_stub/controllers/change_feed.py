@@ -59,8 +59,8 @@ class ChangeFeed:
         try:
             while True:
                 self._changed.clear()
-                await self.catch_up()
-                unarmed, self._unarmed = self._unarmed, []
+                unarmed, self._unarmed = sorted(self._unarmed, key=self._collections.index), []
+                await self._catch_up(unarmed)
                 for collection in unarmed:
                     self._arm(collection)
                 await self._changed.wait()
@@ -71,8 +71,11 @@ class ChangeFeed:
 
     async def catch_up(self) -> None:
         """Deliver all changes that were visible to readers of the store at the time of the call."""
+        await self._catch_up(self._collections)
+
+    async def _catch_up(self, collections: Iterable[Collection]) -> None:
         positions = self._positions
-        behind = [(item, item.end) for item in self._collections if positions.get(item.name) != item.end]
+        behind = [(item, item.end) for item in collections if positions.get(item.name) != item.end]
         if not behind:
             return
         async with self._lock:

@@ -128,7 +128,7 @@ def _validate_shared(metadata: Object) -> list[Cause]:
     if owners := metadata.get("ownerReferences"):
         causes += _validate_owners(owners)
     for index, entry in enumerate(metadata.get("managedFields") or ()):
-        causes += _validate_entry(entry, f"metadata.managedFields[{index}]")
+        causes += _validate_entry(entry, index)
     return causes
 
 
@@ -217,10 +217,10 @@ def validate_field_manager(manager: str, field: str) -> list[Cause]:
     return causes
 
 
-def _validate_entry(entry: Object, field: str) -> list[Cause]:
-    causes = validate_field_manager(entry.get("manager") or "", f"{field}.manager")
+def _validate_entry(entry: Object, index: int) -> list[Cause]:
+    causes = validate_field_manager(entry.get("manager") or "", f"metadata.managedFields[{index}].manager")
     if len((entry.get("subresource") or "").encode()) > _SUBRESOURCE_LIMIT_BYTES:
-        causes.append(too_long(f"{field}.subresource", _SUBRESOURCE_LIMIT_BYTES))
+        causes.append(too_long(f"metadata.managedFields[{index}].subresource", _SUBRESOURCE_LIMIT_BYTES))
     return causes
 
 
