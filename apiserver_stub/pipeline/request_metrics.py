@@ -36,7 +36,7 @@ _LONG = frozenset(["WATCH", "CONNECT"])
 _WHAT = ("group", "version", "resource", "subresource", "scope", "component")
 
 
-class _Requests:
+class Requests:
     """Metrics of the requests with the same labels, apart from the status code."""
 
     __slots__ = ("codes", "seconds", "sizes")
@@ -58,7 +58,7 @@ class RequestMetrics:
     """Counts of requests since the start."""
 
     def __init__(self) -> None:
-        self._requests: dict[Labels, _Requests] = {}
+        self._requests: dict[Labels, Requests] = {}
         self._long: Counter[Labels] = Counter()
         self._terminated: Counter[Labels] = Counter()
         self._aborted: Counter[Labels] = Counter()
@@ -89,7 +89,7 @@ class RequestMetrics:
         labels = (dry_run, *labels_of(info, method, resource))
         found = self._requests.get(labels)
         if found is None:
-            found = self._requests[labels] = _Requests()
+            found = self._requests[labels] = Requests()
         found.codes[code] = found.codes.get(code, 0) + 1
         found.seconds.observe(seconds)
         found.sizes.observe(size)

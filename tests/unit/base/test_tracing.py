@@ -22,6 +22,15 @@ def test_disabled_tracing_computes_no_attributes_and_sends_no_headers() -> None:
         tracing.annotate(never, failed=True)
 
 
+async def test_disabled_tracing_returns_awaitables_unchanged() -> None:
+    async def work() -> str:
+        return "done"
+
+    awaited = work()
+    assert tracing.during("Get", awaited, dict) is awaited
+    assert await awaited == "done"
+
+
 def test_exception_leaves_a_span_unchanged() -> None:
     with pytest.raises(LookupError), tracing.span("syncPod"):
         raise LookupError

@@ -1,4 +1,4 @@
-"""Tests for the labels of request metrics."""
+"""Tests for request metrics: labels and durations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apiserver_stub.apimachinery.request import Query, RequestInfo, parse_path
-from apiserver_stub.pipeline.request_metrics import labels_of, method_of
+from apiserver_stub.pipeline.request_metrics import Requests, labels_of, method_of
 
 PATCH = RequestInfo("patch", "/api/v1/namespaces/web/pods/a", "", "v1", "pods", "", "web", "a")
 RESOURCE: Any = SimpleNamespace(group="", plural="pods", subresource=lambda name: None)
@@ -41,3 +41,14 @@ def test_clients_cannot_create_labels() -> None:
     found = {labels_of(info, method, None) for info in infos for method in ("ABC", "GETX", "PROPFIND")}
 
     assert found == {("other", "", "", "", path, "", "") for path in ("", "/apis")}
+
+
+def test_service_level_durations_start_with_a_higher_bound() -> None:
+    found = Requests()
+    for seconds in (0.001, 0.02, 0.04, 0.07, 90):
+        found.seconds.observe(seconds)
+
+    durations = found.sli_seconds
+    assert durations.bounds[:2] == (0.05, 0.1)
+    assert durations.counts == [3, 1, *[0] * (len(durations.bounds) - 2), 1]
+    assert durations.total == found.seconds.total

@@ -42,11 +42,12 @@ class Client:
 
 
 @asynccontextmanager
-async def serving(handle: Handle) -> AsyncIterator[Client]:
+async def serving(handle: Handle, idle_seconds: float = 90) -> AsyncIterator[Client]:
     server, served = create_server(handle), []
 
     def connect() -> Connection:
-        served.append(Connection(server, "192.0.2.1", lambda: None, ThrottledConnectionLog(), idle_seconds=90))
+        log = ThrottledConnectionLog()
+        served.append(Connection(server, "192.0.2.1", lambda: None, log, idle_seconds=idle_seconds))
         return served[-1]
 
     listening = await asyncio.get_running_loop().create_server(connect, "127.0.0.1", 0)
@@ -241,6 +242,31 @@ async def test_connection_is_idle_between_requests() -> None:
         await client.reader.readuntil(b"ok")
         await asyncio.sleep(0.01)
         assert connection.idle and connection.unused_since > started
+
+
+async def test_idle_timeout_starts_again_with_each_response(monkeypatch: pytest.MonkeyPatch) -> None:
+    started, go = asyncio.Event(), asyncio.Event()
+
+    async def handle(http: HttpRequest) -> None:
+        started.set()
+        await go.wait()
+        await ok(http)
+
+    loop, passed = asyncio.get_running_loop(), 0.0
+    system_time = loop.time
+    monkeypatch.setattr(loop, "time", lambda: system_time() + passed)
+    async with serving(handle, idle_seconds=3) as client:
+        client.writer.write(GET)
+        await started.wait()
+        passed = 4
+        await asyncio.sleep(0.01)
+        go.set()
+        await client.reader.readuntil(b"ok")
+        passed = 6
+        await asyncio.sleep(0.01)
+        assert client.served[0].transport is not None
+        passed = 8
+        assert await client.rest() == b""
 
 
 async def test_received_request_is_not_idle_before_its_handler_runs() -> None:
