@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from apiserver_stub.authn import jwt
 from apiserver_stub.authn.keys import PublicKey, SigningKey
+from apiserver_stub.telemetry.exposition import Page
 
 _MAX_AGE_SECONDS = 3600
 
@@ -47,6 +48,9 @@ class TokenKeys(Protocol):
         """
         ...
 
+    def show_on(self, page: Page) -> None:
+        """Add the metrics of the keys to *page*."""
+
 
 class FileKeys:
     """Keys that were read from files at startup.
@@ -66,6 +70,9 @@ class FileKeys:
 
     async def sign(self, claims: dict[str, Any]) -> str:
         return jwt.sign(self._signing_key, claims)
+
+    def show_on(self, page: Page) -> None:
+        """Add nothing: calls in the process have no metrics."""
 
 
 class GeneratedKey:
@@ -95,6 +102,9 @@ class GeneratedKey:
 
     async def sign(self, claims: dict[str, Any]) -> str:
         return await (await self._parsed()).sign(claims)
+
+    def show_on(self, page: Page) -> None:
+        """Add nothing, as :class:`FileKeys`."""
 
     async def _parsed(self) -> FileKeys:
         return self._keys if "_keys" in vars(self) else await asyncio.to_thread(lambda: self._keys)

@@ -102,6 +102,7 @@ async def build_pipeline(
         metrics.show_in_flight(page, limits.in_flight[True], limits.in_flight[False])
         metrics.show_handshake_errors(page, failed_handshakes())
         metrics.show_authentication(page, requests.authenticated, authenticator, tokens)
+        tokens.keys.show_on(page)
 
     collectors: list[Collector] = [requests.show_on, show_limits]
     if audit is not None:

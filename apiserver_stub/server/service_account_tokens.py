@@ -43,10 +43,12 @@ async def build_service_account_tokens(
 async def _external_keys(options: Options, tasks: TaskOwner, stack: AsyncExitStack) -> TokenKeys:
     from apiserver_stub.authn.external_signer.client import SignerClient  # Deferred: rarely needed.
     from apiserver_stub.authn.external_signer.keys import ExternalKeys
+    from apiserver_stub.authn.external_signer.metrics import SignerMetrics
 
-    client = SignerClient(options.service_account_signing_endpoint)
+    metrics = SignerMetrics()
+    client = SignerClient(options.service_account_signing_endpoint, metrics)
     stack.push_async_callback(client.close)
-    keys = ExternalKeys(client, SystemClock())
+    keys = ExternalKeys(client, SystemClock(), metrics)
     await keys.load()
     configured, supported = options.service_account_max_token_expiration_seconds, keys.max_token_seconds
     if configured > supported:

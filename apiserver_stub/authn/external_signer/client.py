@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -9,6 +10,7 @@ from urllib.parse import quote
 import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
+from apiserver_stub.authn.external_signer.metrics import SignerMetrics
 from apiserver_stub.authn.external_signer.proto import external_jwt_pb2 as pb
 from apiserver_stub.authn.token_keys import SigningError
 from nodeagent.base.plugin_rpc import RpcError, rpc_error
@@ -32,10 +34,10 @@ class SignerClient:
     loop that uses it.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, metrics: SignerMetrics) -> None:
         target = f"unix-abstract:{quote(address[1:])}" if address.startswith("@") else f"unix:{quote(address)}"
         self._channel = grpc.aio.insecure_channel(target, options=_CHANNEL)
-        self._version = _VERSIONS[0]
+        self._version, self._metrics = _VERSIONS[0], metrics
 
     async def metadata(self, seconds: float) -> pb.MetadataResponse:
         """Return the properties of the signer.
@@ -79,15 +81,20 @@ class SignerClient:
     async def _attempt(
         self, version: str, method: str, request: Message, kind: type[Response], seconds: float
     ) -> Response:
+        path = f"/{version}.ExternalJWTSigner/{method}"
         # The client of gRPC would return None for a response that it fails to decode.
         call = self._channel.unary_unary(
-            f"/{version}.ExternalJWTSigner/{method}",
-            request_serializer=type(request).SerializeToString,
-            response_deserializer=bytes,
+            path, request_serializer=type(request).SerializeToString, response_deserializer=bytes
         )
+        started = time.monotonic()
+        failure: RpcError | None = None
         try:
             return kind.FromString(await call(request, timeout=seconds, wait_for_ready=True))
         except DecodeError as error:
-            raise RpcError("Internal", "invalid response", local=True) from error
+            failure = RpcError("Internal", "invalid response", local=True)
+            raise failure from error
         except grpc.aio.AioRpcError as error:
-            raise rpc_error(error) from error
+            failure = rpc_error(error)
+            raise failure from error
+        finally:
+            self._metrics.count_call(path, time.monotonic() - started, failure)

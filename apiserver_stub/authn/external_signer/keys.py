@@ -9,9 +9,11 @@ from typing import Any, Protocol
 
 import msgspec
 
+from apiserver_stub.authn.external_signer.metrics import SignerMetrics
 from apiserver_stub.authn.external_signer.proto import external_jwt_pb2 as pb
 from apiserver_stub.authn.keys import PublicKey, from_der
 from apiserver_stub.authn.token_keys import SigningError
+from apiserver_stub.telemetry.exposition import Page
 from nodeagent.base.aio import Clock, TokenBucket
 from nodeagent.base.gobase64 import CorruptInput, decode_url, encode_url
 from nodeagent.base.structs import Struct
@@ -48,8 +50,8 @@ class Signer(Protocol):
 class ExternalKeys:
     """Keys of *signer*; usable after :meth:`load`, current while :meth:`run` runs."""
 
-    def __init__(self, signer: Signer, clock: Clock) -> None:
-        self._signer, self._clock = signer, clock
+    def __init__(self, signer: Signer, clock: Clock, metrics: SignerMetrics) -> None:
+        self._signer, self._clock, self._metrics = signer, clock, metrics
         self._trusted: Sequence[PublicKey] = ()
         self.published: Sequence[PublicKey] = ()
         self.max_token_seconds = 0
@@ -102,6 +104,18 @@ class ExternalKeys:
         return found
 
     async def sign(self, claims: dict[str, Any]) -> str:
+        try:
+            token = await self._sign(claims)
+        except SigningError as error:
+            self._metrics.count_signing(error)
+            raise
+        self._metrics.count_signing(None)
+        return token
+
+    def show_on(self, page: Page) -> None:
+        self._metrics.show_on(page)
+
+    async def _sign(self, claims: dict[str, Any]) -> str:
         payload = encode_url(msgspec.json.encode(claims))
         try:
             response = await self._signer.sign(payload, _SIGN_SECONDS)
@@ -131,6 +145,7 @@ class ExternalKeys:
                     self._adopt(await self._signer.fetch_keys(seconds))
                 except SigningError as error:
                     self._failure = error
+                self._metrics.count_fetch(self._failure)
                 self._fetches += 1
             if self._failure is not None:
                 raise self._failure
@@ -140,6 +155,8 @@ class ExternalKeys:
         self._trusted = tuple(key for key, _ in keys)
         self.published = tuple(key for key, excluded in keys if not excluded)
         self._next_at = self._clock.now() + response.refresh_hint_seconds
+        data_time = response.data_timestamp
+        self._metrics.set_data_time(data_time.seconds + data_time.nanos / 1e9)
 
 
 def _keys_of(response: pb.FetchKeysResponse) -> list[tuple[PublicKey, bool]]:

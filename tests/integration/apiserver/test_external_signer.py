@@ -93,6 +93,34 @@ async def test_failure_of_the_signer_is_reported_to_the_client(tmp_path: Path) -
         assert (code, json.loads(body)["message"]) == (500, text)
 
 
+async def test_calls_of_the_signer_have_metrics(tmp_path: Path) -> None:
+    socket = str(tmp_path / "sign.sock")
+    async with (
+        helper_process(SIGNER, socket, "v1", "7200") as command,
+        serving(tmp_path / "a", *options(socket)) as client,
+    ):
+        await issued(client)
+        await command("fail")
+        assert (await client("POST", TOKENS, json={"spec": {}}))[0] == 500
+        found = {}
+        for line in (await client.metrics()).splitlines():
+            if line.startswith("apiserver_externaljwt_"):
+                name, _, value = line.removeprefix("apiserver_externaljwt_").rpartition(" ")
+                found[name] = float(value)
+
+    assert found['sign_request_total{code="OK"}'] == 1
+    assert found['sign_request_total{code="Internal"}'] == 1
+    assert found['fetch_keys_request_total{code="OK"}'] >= 1
+    assert found["fetch_keys_success_timestamp"] > 0
+    assert "fetch_keys_data_timestamp" in found
+    method = 'method="/v1.ExternalJWTSigner/Sign"'
+    counts = {name: value for name, value in found.items() if name.startswith("request_duration_seconds_count")}
+    assert {name.partition("code=")[2]: value for name, value in counts.items() if method in name} == {
+        '"OK"}': 1,
+        '"Internal"}': 1,
+    }
+
+
 async def test_missing_signer_prevents_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "START_SECONDS", 0.1)
 

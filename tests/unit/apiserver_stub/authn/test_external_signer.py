@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from apiserver_stub.authn import jwt
 from apiserver_stub.authn.external_signer.keys import ExternalKeys
+from apiserver_stub.authn.external_signer.metrics import SignerMetrics
 from apiserver_stub.authn.external_signer.proto import external_jwt_pb2 as pb
 from apiserver_stub.authn.keys import SigningKey, algorithms
 from apiserver_stub.authn.token_keys import SigningError
@@ -71,7 +72,7 @@ def signer(tmp_path: Path) -> FakeSigner:
 
 @pytest.fixture
 async def keys(signer: FakeSigner, clock: FakeClock) -> ExternalKeys:
-    found = ExternalKeys(signer, clock)
+    found = ExternalKeys(signer, clock, SignerMetrics())
     await found.load()
     return found
 
@@ -140,7 +141,7 @@ async def test_excluded_key_verifies_but_is_not_published_and_does_not_sign(
 ) -> None:
     signer.add("legacy")
     signer.excluded.add("legacy")
-    keys = ExternalKeys(signer, clock)
+    keys = ExternalKeys(signer, clock, SignerMetrics())
     await keys.load()
 
     assert [key.key_id for key in keys.published] == ["one"]
@@ -189,4 +190,4 @@ async def test_unusable_signer_is_reported_at_startup(
     change(signer)
 
     with pytest.raises(SigningError, match=problem):
-        await ExternalKeys(signer, clock).load()
+        await ExternalKeys(signer, clock, SignerMetrics()).load()

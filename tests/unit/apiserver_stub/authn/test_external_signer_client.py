@@ -11,6 +11,7 @@ import grpc.aio
 import pytest
 
 from apiserver_stub.authn.external_signer.client import SignerClient
+from apiserver_stub.authn.external_signer.metrics import SignerMetrics
 from apiserver_stub.authn.external_signer.proto import external_jwt_pb2 as pb
 from apiserver_stub.authn.token_keys import SigningError
 
@@ -28,7 +29,7 @@ async def _client(socket: Path, version: str, behavior: Behavior) -> AsyncIterat
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(f"{version}.ExternalJWTSigner", handlers),))
     server.add_insecure_port(f"unix:{socket}")
     await server.start()
-    client = SignerClient(str(socket))
+    client = SignerClient(str(socket), SignerMetrics())
     try:
         yield client
     finally:
