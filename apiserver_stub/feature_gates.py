@@ -78,6 +78,7 @@ GATES_IN_USE = frozenset(
         "LegacyServiceAccountTokenCleanUp",
         "ListFromCacheSnapshot",
         "LoadBalancerIPMode",
+        "ManifestBasedAdmissionControlConfig",
         "MatchLabelKeysInPodAffinity",
         "MatchLabelKeysInPodTopologySpread",
         "MatchLabelKeysInPodTopologySpreadSelectorMerge",

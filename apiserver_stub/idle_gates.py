@@ -33,10 +33,7 @@ _GATES: Mapping[str, tuple[str, ...]] = {
         "WatchCacheInitializationPostStartHook",
         "WatchFromStorageWithoutResourceVersion",
     ),
-    _ALPHA: (
-        "CBORServingAndStorage",
-        "ManifestBasedAdmissionControlConfig",
-    ),
+    _ALPHA: ("CBORServingAndStorage",),
     _DEPRECATED: ("DefaultHostNetworkHostPortsInPodTemplates", "SkipReadOnlyValidationGCE"),
     "for kube-proxy": ("AllowServiceExternalIPs",),
     "cluster IPs are allocated either in bitmaps or as IPAddresses, never in both": ("DisableAllocatorDualWrite",),

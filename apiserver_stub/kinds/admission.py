@@ -12,6 +12,7 @@ from apiserver_stub.defaulting.admission_registration import BINDING, MUTATING, 
 from apiserver_stub.kinds.columns import AGE, NAME, at
 from apiserver_stub.kinds.disabled_fields import drop_from_webhooks
 from apiserver_stub.kinds.registry import Column, Deprecation, Resource, Strategy, Subresource
+from apiserver_stub.kinds.reserved_names import unreserved_names
 from apiserver_stub.kinds.versions import effective, with_version
 from apiserver_stub.validation.metadata import MetadataRules
 from apiserver_stub.validation.validating_policies import validate_binding, validate_policy, validate_policy_status
@@ -98,6 +99,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             unconditional_update=False,
             namespaced=False,
             categories=("api-extensions",),
+            name_problems=unreserved_names(settings),
             metadata_rules=_METADATA_RULES,
             strategy=WebhookConfigurationStrategy(settings.gates, mutating=word == "Mutating"),
             columns=(NAME, hooks, AGE),
@@ -133,6 +135,7 @@ def _policies(group: str, version: str, versions: Sequence[str], settings: KindS
             namespaced=False,
             unconditional_update=False,
             categories=("api-extensions",),
+            name_problems=unreserved_names(settings),
             metadata_rules=_METADATA_RULES,
             subresource_rules=MetadataRules(whole=0, changes=0),
             reset_fields={"status": ("spec", "metadata")},
@@ -152,6 +155,7 @@ def _policies(group: str, version: str, versions: Sequence[str], settings: KindS
             namespaced=False,
             unconditional_update=False,
             categories=("api-extensions",),
+            name_problems=unreserved_names(settings),
             metadata_rules=_METADATA_RULES,
             strategy=BindingStrategy(settings.compatibility_version),
             columns=(

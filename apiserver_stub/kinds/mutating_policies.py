@@ -9,6 +9,7 @@ from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.defaulting.admission_registration import BINDING, POLICY
 from apiserver_stub.kinds.columns import AGE, NAME, at
 from apiserver_stub.kinds.registry import Column, Resource, Strategy
+from apiserver_stub.kinds.reserved_names import unreserved_names
 from apiserver_stub.validation.metadata import MetadataRules
 from apiserver_stub.validation.mutating_policies import validate_mutating_binding, validate_mutating_policy
 from nodeagent.base.release import Release
@@ -65,6 +66,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             hashed_version="v1beta1",
             unconditional_update=False,
             categories=("api-extensions",),
+            name_problems=unreserved_names(settings),
             metadata_rules=_METADATA_RULES,
             strategy=MutatingPolicyStrategy(),
             columns=(NAME, mutations, Column("ParamKind", _param_kind), AGE),
@@ -78,6 +80,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             hashed_version="v1beta1",
             unconditional_update=False,
             categories=("api-extensions",),
+            name_problems=unreserved_names(settings),
             metadata_rules=_METADATA_RULES,
             strategy=MutatingBindingStrategy(),
             columns=(NAME, at("PolicyName", "spec.policyName", default=""), Column("ParamRef", _param_ref), AGE),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Self, TypeVar
 
 from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.admission.context import AdmissionContext
 from apiserver_stub.admission.listers import Lister
+from apiserver_stub.admission.manifest_config import load_manifests
+from apiserver_stub.admission.manifests import Manifests
 from apiserver_stub.admission.policy_matching import PolicyMatcher
 from apiserver_stub.admission.policy_mutation import MutatingPolicy, Mutation, MutationError
+from apiserver_stub.admission.policy_source import PolicySource
 from apiserver_stub.admission.webhooks.conditions import condition_data, in_version, views_of
 from apiserver_stub.admission.webhooks.matching import is_exempt
 from apiserver_stub.apimachinery import objects
@@ -23,6 +26,7 @@ from apiserver_stub.verbs.admission import AdmissionRequest, Operation
 from nodeagent.base.identity import Identity
 
 Result = TypeVar("Result")
+_KINDS = ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
 
 
 class MutatingAdmissionPolicy(AdmissionPlugin):
@@ -36,27 +40,35 @@ class MutatingAdmissionPolicy(AdmissionPlugin):
     enabled_by_default = True
     operations = ("CREATE", "UPDATE")
 
-    def __init__(self, lister: Lister, registry: Registry, decide: Decide, identity: Identity) -> None:
-        self._lister, self._decide, self._identity = lister, decide, identity
+    def __init__(
+        self,
+        lister: Lister,
+        registry: Registry,
+        decide: Decide,
+        identity: Identity,
+        manifests: Manifests | None = None,
+    ) -> None:
+        self._decide, self._identity = decide, identity
         self._matcher = PolicyMatcher(lister, registry)
         self._group = identity.group("admissionregistration")
         self._served = any((item.group, item.plural) == (self._group, POLICIES) for item in registry)
-        self._policies: tuple[list[Object], list[MutatingPolicy]] = ([], [])
+        self._policies = PolicySource(lister, self._group, POLICIES, BINDINGS, MutatingPolicy, manifests)
 
     @classmethod
     async def create(cls, context: AdmissionContext) -> Self:
-        return cls(context.lister, context.registry, context.authorize, context.identity)
+        manifests = await load_manifests(cls.name, context, _KINDS, f"{cls.name}Configuration")
+        return cls(context.lister, context.registry, context.authorize, context.identity, manifests)
 
     def concerns(self, resource: Resource, operation: Operation, subresource: str) -> bool:
-        return self._served and not is_exempt(resource, self._group)
+        return self._policies.has_manifests or (self._served and not is_exempt(resource, self._group))
 
     async def admit(self, call: AdmissionRequest) -> None:
-        for policy in self._current():
+        for policy, all_bindings in self._policies.current(only_static=is_exempt(call.resource, self._group)):
             seen_as = self._matcher.match(policy.match, call, self._matcher.namespace_of(call))
             if seen_as is None or not self._is_due(policy, call):
                 continue
             changed = False
-            for binding, params in self._bindings(policy, call):
+            for binding, params in self._bindings(policy, all_bindings, call):
                 changed = await self._apply(policy, binding, params, call, seen_as) or changed
             if changed:
                 call.reinvoke = True
@@ -68,13 +80,15 @@ class MutatingAdmissionPolicy(AdmissionPlugin):
             return True
         return policy.reinvokes and call.seen.get(_key(policy)) not in (None, objects.encode(call.new))
 
-    def _bindings(self, policy: MutatingPolicy, call: AdmissionRequest) -> Iterator[tuple[str, Object | None]]:
-        """Yield the names of the bindings of *policy* that match, each with every parameter object.
+    def _bindings(
+        self, policy: MutatingPolicy, bindings: Iterable[Object], call: AdmissionRequest
+    ) -> Iterator[tuple[str, Object | None]]:
+        """Yield the names of those *bindings* that bind *policy* and match, each with every parameter object.
 
         :raises ApiError: a binding requires parameters and has none.
         """
         namespace = self._matcher.namespace_of(call)
-        for binding in self._lister.every(f"{self._group}/{BINDINGS}"):
+        for binding in bindings:
             spec, name = binding.get("spec") or {}, binding["metadata"]["name"]
             if spec.get("policyName") != policy.name:
                 continue
@@ -145,13 +159,6 @@ class MutatingAdmissionPolicy(AdmissionPlugin):
         data = condition_data(call, seen_as, await views_of(call, [seen_as]))
         data |= {"params": params, "namespaceObject": self._matcher.namespace_of(call) or None}
         return await authorizer.evaluate(lambda: evaluate(Mutation(policy, data)), CelError, MutationError)
-
-    def _current(self) -> list[MutatingPolicy]:
-        stored = self._lister.every(f"{self._group}/{POLICIES}")
-        if stored is not self._policies[0]:
-            ordered = sorted(stored, key=lambda item: str(item["metadata"]["name"]))
-            self._policies = stored, [MutatingPolicy(item) for item in ordered]
-        return self._policies[1]
 
 
 def _key(policy: MutatingPolicy) -> str:

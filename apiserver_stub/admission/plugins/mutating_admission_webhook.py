@@ -6,6 +6,7 @@ import asyncio
 from typing import Any, Self
 
 from apiserver_stub.admission.context import AdmissionContext
+from apiserver_stub.admission.manifest_config import load_manifests
 from apiserver_stub.admission.webhooks.conditions import in_version
 from apiserver_stub.admission.webhooks.dispatcher import Hook, WebhookPlugin
 from apiserver_stub.admission.webhooks.review import AdmissionResponse
@@ -24,6 +25,7 @@ class MutatingAdmissionWebhook(WebhookPlugin):
     name = "MutatingAdmissionWebhook"
     order = 3200
     enabled_by_default = True
+    kind = "MutatingWebhookConfiguration"
     plural = "mutatingwebhookconfigurations"
     annotation_group = "mutation.webhook.admission"
     span = "Call mutating webhook"
@@ -31,11 +33,12 @@ class MutatingAdmissionWebhook(WebhookPlugin):
     @classmethod
     async def create(cls, context: AdmissionContext) -> Self:
         users = await asyncio.to_thread(configured_users, cls.name, context.config, context.config_dir)
+        manifests = await load_manifests(cls.name, context, (cls.kind,))
         client = context.webhooks.with_users(users)
-        return cls(context.lister, context.registry, client, context.authorize, context.identity)
+        return cls(context.lister, context.registry, client, context.authorize, context.identity, manifests)
 
     async def admit(self, call: AdmissionRequest) -> None:
-        if not self.current():
+        if not self.current(call.resource):
             return
         for index, (hook, seen_as) in enumerate(await self.matching(call)):
             if call.reinvoking:

@@ -8,8 +8,11 @@ from typing import Any, Self
 from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.admission.context import AdmissionContext
 from apiserver_stub.admission.listers import Lister
+from apiserver_stub.admission.manifest_config import load_manifests
+from apiserver_stub.admission.manifests import Manifests
 from apiserver_stub.admission.policy_evaluation import Failure, ValidatingPolicy, Validation
 from apiserver_stub.admission.policy_matching import PolicyMatcher
+from apiserver_stub.admission.policy_source import PolicySource
 from apiserver_stub.admission.webhooks.conditions import Views, condition_data, views_of
 from apiserver_stub.admission.webhooks.matching import is_exempt
 from apiserver_stub.apimachinery import objects
@@ -21,6 +24,9 @@ from apiserver_stub.verbs.admission import AdmissionRequest, Operation
 from nodeagent.base.identity import Identity
 
 _POLICIES, _BINDINGS = "validatingadmissionpolicies", "validatingadmissionpolicybindings"
+_KINDS = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+_Matched = tuple[ValidatingPolicy, list[Object], Resource]
+"""A policy with its bindings, and the resource as which it matches a request."""
 _CODES = {"Forbidden": 403, "Invalid": 422, "RequestEntityTooLarge": 413, "Unauthorized": 401}
 
 
@@ -35,28 +41,36 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
     enabled_by_default = True
     operations = ("CREATE", "UPDATE", "DELETE", "CONNECT")
 
-    def __init__(self, lister: Lister, registry: Registry, decide: Decide, identity: Identity) -> None:
-        self._lister, self._decide = lister, decide
+    def __init__(
+        self,
+        lister: Lister,
+        registry: Registry,
+        decide: Decide,
+        identity: Identity,
+        manifests: Manifests | None = None,
+    ) -> None:
+        self._decide = decide
         self._matcher = PolicyMatcher(lister, registry)
         self._group = identity.group("admissionregistration")
         self._served = any((item.group, item.plural) == (self._group, _POLICIES) for item in registry)
         self._audit_failure = identity.group("validation.policy.admission") + "/validation_failure"
-        self._policies: tuple[list[Object], dict[str, ValidatingPolicy]] = ([], {})
+        self._policies = PolicySource(lister, self._group, _POLICIES, _BINDINGS, ValidatingPolicy, manifests)
 
     @classmethod
     async def create(cls, context: AdmissionContext) -> Self:
-        return cls(context.lister, context.registry, context.authorize, context.identity)
+        manifests = await load_manifests(cls.name, context, _KINDS, f"{cls.name}Configuration")
+        return cls(context.lister, context.registry, context.authorize, context.identity, manifests)
 
     def concerns(self, resource: Resource, operation: Operation, subresource: str) -> bool:
-        return self._served and not is_exempt(resource, self._group)
+        return self._policies.has_manifests or (self._served and not is_exempt(resource, self._group))
 
     async def validate(self, call: AdmissionRequest) -> None:
-        policies = self._current()
+        policies = self._policies.current(only_static=is_exempt(call.resource, self._group))
         if not policies:
             return
         authorizer, request = Authorizer(call.request.user, self._decide), call.request
-        matched = list(self._matched(policies.values(), call))
-        views = await views_of(call, (seen_as for _, seen_as in matched))
+        matched = list(self._matched(policies, call))
+        views = await views_of(call, (seen_as for _, _, seen_as in matched))
         warnings, annotations = [*request.warnings], {**request.annotations}
 
         def evaluate() -> list[tuple[str, Failure]]:
@@ -72,23 +86,21 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
             raise error
 
     def _matched(
-        self, policies: Iterable[ValidatingPolicy], call: AdmissionRequest
-    ) -> Iterator[tuple[ValidatingPolicy, Resource]]:
-        """Yield the policies that match the request, and the resource as which each does."""
+        self, policies: Iterable[tuple[ValidatingPolicy, list[Object]]], call: AdmissionRequest
+    ) -> Iterator[_Matched]:
+        """Yield the policies that match the request."""
         namespace = self._matcher.namespace_of(call)
-        for policy in policies:
+        for policy, bindings in policies:
             if (seen_as := self._matcher.match(policy.match, call, namespace)) is not None:
-                yield policy, seen_as
+                yield policy, bindings, seen_as
 
-    def _denials(
-        self, matched: Iterable[tuple[ValidatingPolicy, Resource]], call: AdmissionRequest, views: Views
-    ) -> list[tuple[str, Failure]]:
+    def _denials(self, matched: Iterable[_Matched], call: AdmissionRequest, views: Views) -> list[tuple[str, Failure]]:
         """Return the failures that deny the request; add warnings and audit annotations for the others."""
         namespace = self._matcher.namespace_of(call)
         denials: list[tuple[str, Failure]] = []
-        for policy, seen_as in matched:
+        for policy, bindings, seen_as in matched:
             annotations: dict[str, list[str]] = {}
-            for binding in self._lister.every(f"{self._group}/{_BINDINGS}"):
+            for binding in bindings:
                 spec = binding.get("spec") or {}
                 if spec.get("policyName") == policy.name and self._matcher.binding_matches(
                     spec.get("matchResources"), call, namespace
@@ -148,9 +160,3 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
                 if policy.fails_closed:
                     failures.append(Failure(str(error)))
         return evaluations, failures
-
-    def _current(self) -> dict[str, ValidatingPolicy]:
-        stored = self._lister.every(f"{self._group}/{_POLICIES}")
-        if stored is not self._policies[0]:
-            self._policies = stored, {item["metadata"]["name"]: ValidatingPolicy(item) for item in stored}
-        return self._policies[1]

@@ -6,6 +6,7 @@ import asyncio
 from typing import Self
 
 from apiserver_stub.admission.context import AdmissionContext
+from apiserver_stub.admission.manifest_config import load_manifests
 from apiserver_stub.admission.webhooks.dispatcher import Hook, WebhookPlugin
 from apiserver_stub.admission.webhooks.users import configured_users
 from apiserver_stub.verbs.admission import AdmissionRequest
@@ -17,6 +18,7 @@ class ValidatingAdmissionWebhook(WebhookPlugin):
     name = "ValidatingAdmissionWebhook"
     order = 3400
     enabled_by_default = True
+    kind = "ValidatingWebhookConfiguration"
     plural = "validatingwebhookconfigurations"
     annotation_group = "failed-open.validation.webhook.admission"
     span = "Call validating webhook"
@@ -24,11 +26,12 @@ class ValidatingAdmissionWebhook(WebhookPlugin):
     @classmethod
     async def create(cls, context: AdmissionContext) -> Self:
         users = await asyncio.to_thread(configured_users, cls.name, context.config, context.config_dir)
+        manifests = await load_manifests(cls.name, context, (cls.kind,))
         client = context.webhooks.with_users(users)
-        return cls(context.lister, context.registry, client, context.authorize, context.identity)
+        return cls(context.lister, context.registry, client, context.authorize, context.identity, manifests)
 
     async def validate(self, call: AdmissionRequest) -> None:
-        if not self.current():
+        if not self.current(call.resource):
             return
         matching = await self.matching(call)
         calls = (self.invoke(call, hook, seen_as, may_patch=False) for hook, seen_as in matching)

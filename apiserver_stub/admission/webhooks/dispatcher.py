@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.admission.listers import Lister
+from apiserver_stub.admission.manifests import Manifests
 from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
@@ -61,8 +62,8 @@ class Hook(Struct, frozen=True):
 class WebhookPlugin(AdmissionPlugin):
     """Base of the plugins that call webhooks."""
 
-    plural = ""
-    """The plural of the webhook configurations."""
+    kind = plural = ""
+    """Kind and plural of the webhook configurations."""
     annotation_group = ""
     """The group in the keys of audit annotations, without the API domain."""
     span = ""
@@ -70,17 +71,25 @@ class WebhookPlugin(AdmissionPlugin):
     operations = ("CREATE", "UPDATE", "DELETE", "CONNECT")
 
     def __init__(
-        self, lister: Lister, registry: Registry, client: WebhookClient, decide: Decide, identity: Identity
+        self,
+        lister: Lister,
+        registry: Registry,
+        client: WebhookClient,
+        decide: Decide,
+        identity: Identity,
+        manifests: Manifests | None = None,
     ) -> None:
         self._group = identity.group("admissionregistration")
         self.annotation_prefix = identity.group(self.annotation_group)
         self._lister, self._registry, self._client, self._decide = lister, registry, client, decide
         self._collection = lister.store.collection(f"{self._group}/{self.plural}")
+        self._manifests = manifests
+        self._static: tuple[list[Object], list[Hook]] = ([], [])
         self._seen_end = -1
-        self._hooks: list[Hook] = []
+        self._stored: list[Hook] = []
 
     def concerns(self, resource: Resource, operation: Operation, subresource: str) -> bool:
-        return not is_exempt(resource, self._group)
+        return self._manifests is not None or not is_exempt(resource, self._group)
 
     async def matching(self, call: AdmissionRequest) -> list[tuple[Hook, Resource]]:
         """Return the webhooks to call, and the version in which each receives the request.
@@ -95,7 +104,7 @@ class WebhookPlugin(AdmissionPlugin):
         )
 
     def _candidates(self, call: AdmissionRequest) -> Iterator[tuple[Hook, Resource]]:
-        hooks = self.current()
+        hooks = self.current(call.resource)
         if not hooks:
             return
         namespace = self._lister.namespace(call.namespace) if call.resource.namespaced else {}
@@ -172,13 +181,24 @@ class WebhookPlugin(AdmissionPlugin):
                 return False
             raise call.forbidden(f'failed to evaluate a match condition of webhook "{hook.name}": {error}') from error
 
-    def current(self) -> list[Hook]:
-        """Return the webhooks of all configurations."""
+    def current(self, resource: Resource) -> list[Hook]:
+        """Return the webhooks for *resource*: those of manifests, then those of stored configurations."""
+        static = self._of_manifests()
+        if self._manifests is not None and is_exempt(resource, self._group):
+            return static
         end = self._collection.end
         if end != self._seen_end:
             configurations = (objects.decode(record.data) for record in self._collection.select())
-            self._hooks, self._seen_end = [hook for item in configurations for hook in _hooks_of(item)], end
-        return self._hooks
+            self._stored, self._seen_end = [hook for item in configurations for hook in _hooks_of(item)], end
+        return [*static, *self._stored] if static else self._stored
+
+    def _of_manifests(self) -> list[Hook]:
+        if self._manifests is None:
+            return []
+        configurations = self._manifests.every(self.plural)
+        if configurations is not self._static[0]:
+            self._static = configurations, [hook for item in configurations for hook in _hooks_of(item)]
+        return self._static[1]
 
 
 def _hooks_of(configuration: Object) -> Iterator[Hook]:

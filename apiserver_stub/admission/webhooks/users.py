@@ -68,7 +68,7 @@ def configured_users(plugin: str, config: Mapping[str, Any], directory: Path) ->
 
     :raises AdmissionError: the configuration or the file is invalid.
     """
-    known = {"apiVersion": "", "kind": "", "kubeConfigFile": ""}
+    known = {"apiVersion": "", "kind": "", "kubeConfigFile": "", "staticManifestsDir": ""}
     if problems := list(unknown_members(dict(config), known)):
         raise AdmissionError(*(f"{plugin}: {problem}" for problem in problems))
     file = config.get("kubeConfigFile")
