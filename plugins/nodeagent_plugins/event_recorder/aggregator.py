@@ -5,8 +5,9 @@ different messages of one reason on, each within ten minutes of the last, furthe
 occurrence that exceeds the limit per object is counted, and sent with the next one that does not.
 
 Unlike the kubelet, the recorder keeps a series while the server is unavailable, and sends repeats within a few seconds
-together. The number of series is bounded: first those with nothing to send are evicted, then repeats of Normal events.
-Repeats of Warnings and series that were never sent are evicted last.
+together. A series without an occurrence for an hour ends, as those of deleted pods would accumulate. The number of
+series is bounded: first those with nothing to send are evicted, then repeats of Normal events. Repeats of Warnings and
+series that were never sent are evicted last.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from nodeagent.model.meta import ObjectReference
 CAPACITY = 4096
 SIMILAR_LIMIT = 10
 SIMILAR_SECONDS = 600.0
+SERIES_SECONDS = 3600.0
+"""Time after which a series ends; by default, the server deletes an event that long after its last change."""
 SIMILAR_PREFIX = "(combined from similar events): "
 FIRST_REPEAT_SECONDS = 1.0
 """Time for which the first repeats of a series are collected before the count is sent; it increases afterwards."""
@@ -59,6 +62,8 @@ class Series(MutableStruct, eq=False):
     """The count up to the last occurrence within the limit of the object; 0 if all exceeded it."""
     due: float = 0.0
     """Monotonic time from which repeats may be sent."""
+    recorded_at: float = 0.0
+    """Monotonic time of the last occurrence."""
     tries: int = 0
     annotations: Mapping[str, str] = field(default_factory=dict)
 
@@ -120,6 +125,7 @@ class EventAggregator:
             note = SIMILAR_PREFIX + note
         else:
             alike = (subject, type, reason, regarding.field_path, note)
+        self._expire()
         now = self._clock.wall()
         series = self._series.get(alike)
         if series is None:
@@ -141,6 +147,7 @@ class EventAggregator:
             series.count, series.last_at = series.count + 1, now
             series.note = cut(note, _MAX_NOTE_BYTES)  # Of similar events, the message of the last one is shown.
             self._series.move_to_end(alike)
+        series.recorded_at = self._clock.now()
         if self._spam.try_take(subject):
             self._accept(series)
         self._shrink()
@@ -220,6 +227,18 @@ class EventAggregator:
             return False
         similar.notes.pop(next(iter(similar.notes)))
         return True
+
+    def _expire(self) -> None:
+        """Forget the series and the similar events whose next occurrence would start new ones."""
+        now = self._clock.now()
+        while (series := next(iter(self._series.values()), None)) is not None:
+            if series.unsent or now - series.recorded_at <= SERIES_SECONDS:
+                break
+            self.drop(series)
+        while (similar := next(iter(self._similar.values()), None)) is not None:
+            if now - similar.last <= SIMILAR_SECONDS:
+                break
+            self._similar.popitem(last=False)
 
     def _shrink(self) -> None:
         if len(self._series) <= self._capacity:

@@ -159,17 +159,15 @@ class _PodProbes:
             return
         self._liveness_ended = True
         for key in [key for key in self._workers if key[1] is not ProbeKind.READINESS]:
-            self._workers.pop(key).task.cancel()
+            self._end(key)
         for container_id in self._containers.values():
             results = self._results.get(container_id, {})
             if ProbeKind.LIVENESS in results:
                 results[ProbeKind.LIVENESS] = ProbeResult.SUCCESS
 
     def close(self) -> None:
-        for running in self._workers.values():
-            running.task.cancel()
-            running.worker.remove_metrics()
-        self._workers.clear()
+        for key in list(self._workers):
+            self._end(key)
         for container_id in self._containers.values():
             self._drop(container_id)
 
@@ -270,6 +268,12 @@ class _PodProbes:
             if owner == name:
                 running.worker.trigger()
 
+    def _end(self, key: _Key) -> None:
+        """End a probe, which then has no metrics."""
+        running = self._workers.pop(key)
+        running.task.cancel()
+        running.worker.remove_metrics()
+
     def _drop(self, container_id: str) -> None:
         """Remove the results of a container."""
         self._results.pop(container_id, None)
@@ -280,7 +284,9 @@ class _PodProbes:
             (container.name, kind): (where, container, probe) for where, container, kind, probe in probes_of(self._pod)
         }
         for key, running in list(self._workers.items()):
-            if key not in desired or desired[key][2] != running.worker.probe:
+            if key not in desired:
+                self._end(key)
+            elif desired[key][2] != running.worker.probe:
                 self._workers.pop(key).task.cancel()
         for key, (where, container, probe) in desired.items():
             name, kind = key

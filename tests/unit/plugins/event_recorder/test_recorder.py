@@ -212,6 +212,29 @@ async def test_similar_events_more_than_ten_minutes_apart_stay_separate(
     assert len(api.all(CORE_EVENTS)) == 12
 
 
+async def test_series_ends_after_an_hour_without_occurrence(make: MakeRecorder, api: FakeApi, clock: FakeClock) -> None:
+    recorder = make()
+    for pause in (3000, 3000, 3601):
+        recorder.record(WEB, EventType.NORMAL, "Pulling", "Pulling image")
+        await clock.advance(pause)
+    recorder.record(WEB, EventType.NORMAL, "Pulling", "Pulling image")
+    await clock.advance(1)
+
+    assert [event["count"] for event in api.all(CORE_EVENTS)] == [3, 1]
+
+
+async def test_ended_series_use_no_memory(clock: FakeClock) -> None:
+    aggregator = EventAggregator(clock)
+    for number in range(5):
+        aggregator.record(pod_named(f"web-{number}"), EventType.NORMAL, "Pulling", "Pulling image", "", None)
+        if (series := aggregator.take()) is not None:
+            aggregator.mark_sent(series, 1)
+    await clock.advance(3601)
+    aggregator.record(WEB, EventType.NORMAL, "Pulling", "Pulling image", "", None)
+
+    assert len(aggregator) == 1
+
+
 async def test_expired_event_is_created_again_with_its_count(
     make: MakeRecorder, api: FakeApi, clock: FakeClock
 ) -> None:

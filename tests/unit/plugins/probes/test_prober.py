@@ -413,6 +413,8 @@ async def test_only_readiness_continues_for_a_terminating_pod(
 
     assert node.results(web) == [GOOD, BAD, None]
     assert len(node.context.tasks) == 1
+    assert DURATIONS.count("Liveness", "main", pod.name, pod.namespace) == 0
+    assert DURATIONS.count("Readiness", "main", pod.name, pod.namespace) > 0
 
 
 async def test_removed_pod_has_no_tasks_or_results(node: Node, clock: FakeClock) -> None:
