@@ -67,6 +67,10 @@ def build_app(
             error.headers.setdefault("X-Content-Type-Options", "nosniff")
             response = error
             raise
+        except ConnectionError:
+            if request.transport is not None and not request.transport.is_closing():
+                raise
+            return web.Response()  # The client has disconnected, which aiohttp would log as an error.
         finally:
             seconds = time.monotonic() - started
             request_metrics.end(labels, seconds)

@@ -9,6 +9,7 @@ import json
 import socket
 import ssl
 
+import aiohttp
 import pytest
 from aiohttp import web
 
@@ -430,3 +431,34 @@ async def test_paths_of_clients_are_no_labels_of_metrics(pki, tmp_path):
 
     assert "made-up" not in text.lower()
     assert "MADE" not in text
+
+
+class ClosingStream:
+    """Plugin with a stream that ends on its next write because the client has disconnected."""
+
+    @hookimpl
+    def nodeagent_provide_routes(self):
+        async def write(request):
+            response = web.StreamResponse()
+            await response.prepare(request)
+            request.transport.close()
+            await response.write(b"more")
+            return response
+
+        return [Route("GET", "/stream", write, Exposure.READ_ONLY, streams=True)]
+
+
+async def test_client_that_disconnects_is_not_logged_as_an_error(pki, tmp_path, caplog):
+    caplog.set_level("INFO")
+    async with serving(
+        pki, tmp_path, plugins=[ClosingStream()], read_only_port=listener_port(), enable_server=False
+    ) as node:
+        with contextlib.suppress(aiohttp.ClientPayloadError):
+            await node.fetch("/stream", read_only=True)
+        async with asyncio.timeout(10):
+            while not (served := [record for record in caplog.records if record.message == "Served"]):
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
+
+    assert [record.status for record in served] == ["aborted"]
+    assert [record.message for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
