@@ -77,10 +77,13 @@ class CustomResourceStrategy(Strategy):
         return finalizer_warnings(new, old)
 
 
-def resources_of(definition: Object, *, ratchets: bool = False, convert_by: ConvertBy | None = None) -> list[Resource]:
+def resources_of(
+    definition: Object, *, ratchets: bool = False, names_status: bool = False, convert_by: ConvertBy | None = None
+) -> list[Resource]:
     """Return the resources of the served versions of *definition*; none until its names are accepted.
 
     :param ratchets: values that do not change need not be valid (spec: gate.CRDValidationRatcheting).
+    :param names_status: errors in updates of the status name its fields as fields of the object.
     :param convert_by: returns the converter for the ``webhook`` of a conversion.
     """
     if not (is_true(definition, "NamesAccepted") or is_true(definition, "Established")):
@@ -88,7 +91,7 @@ def resources_of(definition: Object, *, ratchets: bool = False, convert_by: Conv
     versions = definition["spec"].get("versions") or ()
     converter = _converter(definition["spec"], convert_by) if len(versions) > 1 else None
     return [
-        _resource(definition, version, ratchets=ratchets, converter=converter)
+        _resource(definition, version, ratchets=ratchets, names_status=names_status, converter=converter)
         for version in versions
         if version.get("served")
     ]
@@ -101,14 +104,16 @@ def _converter(spec: Object, convert_by: ConvertBy | None) -> Converter:
     return NoConversion()
 
 
-def _resource(definition: Object, version: Object, *, ratchets: bool, converter: Converter | None) -> Resource:
+def _resource(
+    definition: Object, version: Object, *, ratchets: bool, names_status: bool, converter: Converter | None
+) -> Resource:
     spec, names = definition["spec"], definition["status"]["acceptedNames"]
     group, name, kind = spec["group"], version["name"], names["kind"]
     tree = tree_of((version.get("schema") or {}).get("openAPIV3Schema"))
     subresources = version.get("subresources") or {}
     has_status = subresources.get("status") is not None
     scale = subresources.get("scale")
-    rules = CustomResourceRules(tree, scale, ratchets=ratchets)
+    rules = CustomResourceRules(tree, scale, ratchets=ratchets, names_status=names_status)
     versions = spec.get("versions") or ()
     return Resource(
         group,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from apiserver_stub.apimachinery.objects import Object
-from apiserver_stub.apimachinery.status import Cause, quote
+from apiserver_stub.apimachinery.status import Cause, quote, required
 from apiserver_stub.schema.structural.tree import Node
 from apiserver_stub.validation.embedded_resources import validate_embedded
 from apiserver_stub.validation.list_types import validate_list_types
 from apiserver_stub.validation.names import standard_finalizer_problems
 from apiserver_stub.validation.scale_fields import validate_scale_spec, validate_scale_status
 from apiserver_stub.validation.schema_rules.rules import SchemaRulesValidator
+from apiserver_stub.validation.schema_values.causes import NO_FIELD
 from apiserver_stub.validation.schema_values.correlation import UNKNOWN
 from apiserver_stub.validation.schema_values.values import validator_of
 from nodeagent.base.names import qualified_name_problems
@@ -20,11 +21,17 @@ _PREFERENCE = "prefer a domain-qualified finalizer name to avoid accidental conf
 class CustomResourceRules:
     """Rules for the custom resources of one version."""
 
-    def __init__(self, tree: Node, scale: Object | None = None, *, ratchets: bool = False) -> None:
-        """Validate by *tree*; with *ratchets*, values that do not change need not be valid."""
+    def __init__(
+        self, tree: Node, scale: Object | None = None, *, ratchets: bool = False, names_status: bool = False
+    ) -> None:
+        """Validate by *tree*.
+
+        :param ratchets: values that do not change need not be valid.
+        :param names_status: errors in updates of the status name its fields as fields of the object.
+        """
         self._tree, self._scale = tree, scale
         self._rules = SchemaRulesValidator(tree, ratchets=ratchets)
-        self._ratchets = ratchets
+        self._ratchets, self._names_status = ratchets, names_status
         self._validate_values = validator_of(tree.source)
         status = tree.properties.get("status")
         self._validate_status_values = None if status is None else validator_of(status.source)
@@ -38,18 +45,26 @@ class CustomResourceRules:
         found += validate_embedded(new, self._tree)
         if old is None or not validate_list_types(old, self._tree):
             found += validate_list_types(new, self._tree)
-        return found + self._rules.validate(new, old, found)
+        blocking = found if new["metadata"].get("name") else [*found, required("metadata.name")]
+        return found + self._rules.validate(new, old, blocking)
 
     def validate_status(self, new: Object, old: Object) -> list[Cause]:
         """Return the errors in the status of *new*."""
         found: list[Cause] = []
         if self._validate_status_values is not None and "status" in new:
-            self._validate_status_values(new["status"], "", UNKNOWN, found)
+            stored = old.get("status") if self._names_status and self._ratchets else UNKNOWN
+            self._validate_status_values(new["status"], "", stored, found)
+            if self._names_status:
+                found = [Cause(cause.reason, cause.message, _in_status(cause.field)) for cause in found]
         if self._scale is not None:
             found += validate_scale_status(new, self._scale)
         if (errors := validate_list_types(new, self._tree)) and not validate_list_types(old, self._tree):
             found += errors
         return found + self._rules.validate(new, old, found)
+
+
+def _in_status(field: str) -> str:
+    return "status" if field == NO_FIELD else f"status.{field}"
 
 
 def finalizer_warnings(new: Object, old: Object | None) -> list[str]:

@@ -22,8 +22,8 @@ def _shape(node: Node, *, keeps: bool = False) -> Shape:
     :param keeps: an enclosing schema preserves unknown fields, which includes those of this value.
     """
     keeps = keeps or node.preserves_unknown
-    if node.int_or_text:
-        return plain(Form.INT_OR_TEXT)
+    if node.int_or_text or (node.type == "string" and node.source.get("format") not in (None, "", "byte")):
+        return plain(Form.INT_OR_TEXT)  # Server-side apply does not check the type of texts with a format.
     if node.type == "array":
         return _list(node, keeps=keeps)
     if node.type == "object":

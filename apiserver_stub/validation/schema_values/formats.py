@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections.abc import Callable, Mapping
 from datetime import date
@@ -124,14 +122,6 @@ def _is_card(text: str) -> bool:
     return sum(number - 9 if number > 9 else number for number in doubled) % 10 == 0
 
 
-def _is_base64(text: str) -> bool:
-    try:
-        base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return False
-    return bool(text)
-
-
 def _is_date(text: str) -> bool:
     try:
         date.fromisoformat(text)
@@ -188,7 +178,7 @@ _FORMATS: Mapping[str, Callable[[str], bool]] = {
     "ssn": _matching(r"\d{3}[- ]?\d{2}[- ]?\d{4}"),
     "hexcolor": _matching("#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})"),
     "rgbcolor": _matching(rf"rgb\(\s*{_COLOR}\s*,\s*{_COLOR}\s*,\s*{_COLOR}\s*\)"),
-    "byte": _is_base64,
+    "byte": _matching("([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})"),
     "password": lambda text: True,
     "date": _is_date,
     "duration": _is_duration,

@@ -25,6 +25,7 @@ The result is the number of rules that hold, which selects the errors to report 
 """
 _Rule = Callable[[Any, str, list[Cause]], int]
 _TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", dict: "object", list: "array"}
+_INTEGER_LIMIT, _EXACT_LIMIT = 1 << 63, (1 << 53) - 1
 _FORMATS_OF_TYPES = {int: "int64", float: "float64"}
 
 
@@ -107,10 +108,12 @@ def _type_check(schema: Object) -> _Rule | None:
                 return 0
             return 1
         kind = value.__class__
+        if kind is int and not -_INTEGER_LIMIT <= value < _INTEGER_LIMIT:
+            kind = float  # As the decoder of Go.
         name = _TYPES[kind]
         if name in types:
             return 1
-        if (kind is int and "number" in types) or (kind is float and "integer" in types and value.is_integer()):
+        if (kind is int and "number" in types) or (kind is float and "integer" in types and _is_integer(value)):
             return 1
         if format_name:
             if kind not in (str, list):
@@ -122,6 +125,11 @@ def _type_check(schema: Object) -> _Rule | None:
         return 0
 
     return run
+
+
+def _is_integer(value: float) -> bool:
+    """Return whether *value*, which is not a 64-bit integer in JSON, counts as an integer."""
+    return value.__class__ is float and value.is_integer() and abs(value) <= _EXACT_LIMIT
 
 
 def _enum_check(schema: Object) -> _Rule | None:

@@ -266,6 +266,38 @@ def test_status_changes_through_its_subresource_only() -> None:
     assert not strategy.is_counted(new, old)
 
 
+@pytest.mark.parametrize(
+    ("names_status", "ratchets", "before", "expected"),
+    [
+        (False, True, 1, ["a"]),
+        (True, False, 1, ["status.a"]),
+        (True, True, 1, []),
+        (True, True, 2, ["status.a"]),
+    ],
+)
+def test_errors_in_the_status_are_those_of_the_release(
+    names_status: bool, ratchets: bool, before: Any, expected: list[str]
+) -> None:
+    served = version(subresources={"status": {}})
+    served["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"] = {"a": {"type": "string"}}
+    found = only(resources_of(established(served), ratchets=ratchets, names_status=names_status))
+
+    causes = found.strategy.validate_update(widget(status={"a": 1}), widget(status={"a": before}), "status")
+
+    assert [cause.field for cause in causes] == expected
+
+
+def test_rules_are_not_evaluated_without_a_name() -> None:
+    served = version()
+    served["schema"]["openAPIV3Schema"]["x-kubernetes-validations"] = [{"rule": "self.metadata.name == 'y'"}]
+    strategy = only(resources_of(established(served))).strategy
+    nameless = widget()
+    del nameless["metadata"]["name"]
+
+    assert "failed rule" in strategy.validate(widget())[0].message
+    assert "some validation rules were not checked" in strategy.validate(nameless)[0].message
+
+
 def test_without_a_status_subresource_status_is_a_field() -> None:
     resource = only(resources_of(established()))
     old, new = widget(status={"a": 1}), widget(status={"a": 2})

@@ -27,6 +27,12 @@ def errors(schema: dict[str, Any], value: Any, old: Any = UNKNOWN) -> list[str]:
         ({"type": "string"}, 1, 'a: Invalid value: "integer": a in body must be of type string: "integer"'),
         ({"type": "string"}, None, 'a: Invalid value: "null": a in body must be of type string: "null"'),
         ({"type": "integer"}, 1.5, 'a: Invalid value: "number": a in body must be of type integer: "number"'),
+        ({"type": "integer"}, 1 << 63, 'a: Invalid value: "number": a in body must be of type integer: "number"'),
+        (
+            {"type": "string", "format": "byte"},
+            "VmFs=",
+            'a: Invalid value: "VmFs=": a in body must be of type byte: "VmFs="',
+        ),
         ({"type": "integer"}, True, 'a: Invalid value: "boolean": a in body must be of type integer: "boolean"'),
         ({"type": "integer", "maximum": 3}, 4, "a: Invalid value: 4: a in body should be less than or equal to 3"),
         (
