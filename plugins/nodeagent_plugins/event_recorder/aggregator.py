@@ -229,7 +229,7 @@ class EventAggregator:
         return True
 
     def _expire(self) -> None:
-        """Forget the series and the similar events whose next occurrence would start new ones."""
+        """Drop the series and the similar events whose next occurrence would start new ones."""
         now = self._clock.now()
         while (series := next(iter(self._series.values()), None)) is not None:
             if series.unsent or now - series.recorded_at <= SERIES_SECONDS:
