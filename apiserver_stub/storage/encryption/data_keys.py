@@ -90,6 +90,10 @@ class DataKeys:
             raise EncryptionUnavailable(problem)
         return key, encrypted
 
+    def has(self, encrypted: Encrypted) -> bool:
+        """Return whether the plain form of the data key is cached."""
+        return (encrypted.source, encrypted.key_id) in self._found
+
     def find(self, encrypted: Encrypted) -> bytes:
         """Return the plain data key of a stored value.
 

@@ -41,19 +41,30 @@ class KmsV1Transformer:
         return self.label + _LENGTH.pack(len(encrypted.source)) + encrypted.source + encrypt_gcm(key, data, full_key)
 
     def decrypt(self, stored: bytes, full_key: bytes) -> bytes:
-        body = stored[len(self.label) :]
-        start = _LENGTH.size
-        end = start + _LENGTH.unpack(body[:start])[0] if len(body) >= start else 0
-        if not start < end <= len(body):
-            text = "failed to read uint16 length prefixed data"
-            raise DecryptionError(f"invalid data encountered by envelope transformer: {text}")
-        key, data = self.data_keys.find(Encrypted(body[start:end], "")), body[end:]
+        encrypted, data = self._parse(stored)
+        key = self.data_keys.find(encrypted)
         if len(key) not in _KEY_BYTES:
             raise DecryptionError(f"data key has {len(key)} bytes")
         try:
             return decrypt_gcm(key, data, full_key)
         except DecryptionError:
             return decrypt_cbc(key, data)  # Releases before 1.25 wrote this format.
+
+    def waits(self, stored: bytes) -> bool:
+        """Return whether the service must decrypt the data key of *stored*."""
+        try:
+            return not self.data_keys.has(self._parse(stored)[0])
+        except DecryptionError:
+            return False
+
+    def _parse(self, stored: bytes) -> tuple[Encrypted, bytes]:
+        body = stored[len(self.label) :]
+        start = _LENGTH.size
+        end = start + _LENGTH.unpack(body[:start])[0] if len(body) >= start else 0
+        if not start < end <= len(body):
+            text = "failed to read uint16 length prefixed data"
+            raise DecryptionError(f"invalid data encountered by envelope transformer: {text}")
+        return Encrypted(body[start:end], ""), body[end:]
 
     def origin(self, stored: bytes) -> Transformer:
         return self

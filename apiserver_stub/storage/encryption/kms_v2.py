@@ -72,7 +72,7 @@ class KmsV2Transformer:
         from apiserver_stub.storage.encryption.proto import kms_v2_pb2 as pb
 
         value = self._parse(stored)
-        encrypted = Encrypted(value.encryptedDEKSource, value.keyID, dict(value.annotations))
+        encrypted = _data_key_of(value)
         data, key = value.encryptedData, self.data_keys.find(encrypted)
         if value.encryptedDEKSourceType == pb.HKDF_SHA256_XNONCE_AES_GCM_SEED:
             info, data = data[:_INFO_BYTES], data[_INFO_BYTES:]
@@ -80,6 +80,13 @@ class KmsV2Transformer:
         elif value.encryptedDEKSourceType != pb.AES_GCM_KEY:
             raise DecryptionError(f"unknown type {value.encryptedDEKSourceType} of the data key")
         return decrypt_gcm(key, data, full_key)
+
+    def waits(self, stored: bytes) -> bool:
+        """Return whether the service must decrypt the data key of *stored*."""
+        try:
+            return not self.data_keys.has(_data_key_of(self._parse(stored)))
+        except DecryptionError:
+            return False
 
     def origin(self, stored: bytes) -> Transformer:
         key_id = self._parse(stored).keyID
@@ -97,6 +104,10 @@ class KmsV2Transformer:
             return pb.EncryptedObject.FromString(stored[len(self.label) :])
         except DecodeError:
             raise DecryptionError("the stored data is not an encrypted object") from None
+
+
+def _data_key_of(value: EncryptedObject) -> Encrypted:
+    return Encrypted(value.encryptedDEKSource, value.keyID, dict(value.annotations))
 
 
 def _derived(seed: bytes, info: bytes) -> bytes:

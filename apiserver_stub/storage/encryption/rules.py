@@ -69,6 +69,14 @@ class Encryption:
                     problems.append(str(error))
         raise DecryptionError(", ".join(problems) or "no matching prefix found")
 
+    def waits(self, collection: str, stored: bytes) -> bool:
+        """Return whether decryption of *stored* can wait for a key management service."""
+        return any(
+            item.waits(stored)
+            for item in self.rules.transformers(collection)
+            if isinstance(item, KmsV1Transformer | KmsV2Transformer) and stored.startswith(item.label)
+        )
+
     def problem(self, collection: str) -> str:
         """Return the reason why values of *collection* cannot be encrypted now; empty if they can."""
         return self.rules.transformers(collection)[0].problem

@@ -22,6 +22,7 @@ from apiserver_stub.storage.etcd.leases import Leases
 from apiserver_stub.storage.etcd.progress import Progress
 from apiserver_stub.storage.etcd.proto import kv_pb2 as kv
 from apiserver_stub.storage.etcd.proto import rpc_pb2 as rpc
+from apiserver_stub.storage.etcd.values import StoredValues
 from apiserver_stub.storage.layout import Layout
 from apiserver_stub.storage.record import Change, Record, with_revision, without_revision
 from nodeagent.base.aio import Clock, SystemClock
@@ -67,6 +68,7 @@ class EtcdStore:
         self._collections: dict[str, Collection] = {}
         self._progress = Progress()
         self._watching: Watching | None = None
+        self._values = StoredValues(codec, layout)
         self._written: dict[tuple[bytes, bytes], bytes] = {}  # Data of own writes by full key and stored value.
         self._removed: dict[tuple[bytes, int], bytes] = {}  # Last state of own deletions by full key and revision.
         self._barriers: list[asyncio.Task[None]] = []  # The barrier in progress and its successor.
@@ -151,7 +153,7 @@ class EtcdStore:
             revision, response = await self._write(name, key, current, outcome)
             if revision:
                 return Record(key, revision, with_revision(outcome.data, revision))
-            current, live = self._record(name, key, response), True
+            current, live = await self._record(name, key, response), True
 
     async def _write(
         self, name: str, key: str, current: Record | None, outcome: Put | Remove
@@ -209,17 +211,18 @@ class EtcdStore:
     async def _fetch(self, name: str, key: str) -> Record | None:
         """Return the current record from the cluster."""
         full_key = self._layout.full_key(name, key).encode()
-        return self._record(name, key, await self._client.range(full_key, kind=name))
+        return await self._record(name, key, await self._client.range(full_key, kind=name))
 
-    def _record(self, name: str, key: str, response: rpc.RangeResponse | None) -> Record | None:
+    async def _record(self, name: str, key: str, response: rpc.RangeResponse | None) -> Record | None:
         if response is None or not response.kvs:
             return None
         found = response.kvs[0]
         known = self.collection(name).get(key)
         if known is not None and known.revision == found.mod_revision:
             return known
+        await self._values.prepare([found])
         try:
-            data, _ = self._codec.read(name, key, found.value)
+            data, _ = self._values.read(name, key, found)
         except DecryptionError as error:
             raise StoreRejected(str(error)) from error
         return Record(key, found.mod_revision, with_revision(data, found.mod_revision))
@@ -269,6 +272,7 @@ class EtcdStore:
         while True:
             page = await self._client.range(key, end, limit=_PAGE, revision=revision)
             revision = revision or page.header.revision
+            await self._values.prepare(page.kvs)
             for item in page.kvs:
                 if (location := self._layout.find(item.key.decode(errors="replace"))) is not None:
                     name, own_key = location
@@ -287,7 +291,7 @@ class EtcdStore:
         data = self._written.get((item.key, item.value))
         try:
             if data is None:
-                data, transformer = self._codec.read(name, key, item.value)
+                data, transformer = self._values.read(name, key, item)
                 encrypted_by = transformer.identity
             else:
                 encrypted_by = self._codec.encryption.writer(name).identity
@@ -314,6 +318,7 @@ class EtcdStore:
                 async with self._client.watch(self._root, prefix_end(self._root), self.revision + 1) as watching:
                     async for response in watching.responses():
                         pause, self._watching = _PAUSE_SECONDS[0], watching
+                        await self._values.prepare(event.kv for event in response.events)
                         self._apply(response)
             except HistoryCompacted:
                 _log.warning("Etcd history was compacted, reloading")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,9 @@ class KmsProvider:
         self._keys = {"key-1": AESGCM(AESGCM.generate_key(256))}
         self._current = "key-1"
         self._threads = ThreadPoolExecutor(2)
+        self.decrypting, self.may_decrypt = threading.Event(), threading.Event()
+        """Set while or after a data key is decrypted; set, unless decryption must wait."""
+        self.may_decrypt.set()
         self._server = grpc.server(self._threads)
         methods = {
             "Status": (self._status, pb.StatusRequest),
@@ -46,6 +50,7 @@ class KmsProvider:
         self._keys[self._current] = AESGCM(AESGCM.generate_key(256))
 
     def close(self) -> None:
+        self.may_decrypt.set()
         self._server.stop(None).wait()
         self._threads.shutdown()
 
@@ -58,5 +63,7 @@ class KmsProvider:
         return pb.EncryptResponse(ciphertext=text, key_id=self._current)
 
     def _decrypt(self, request: pb.DecryptRequest, context: Any) -> pb.DecryptResponse:
+        self.decrypting.set()
+        self.may_decrypt.wait()
         nonce, text = request.ciphertext[:12], request.ciphertext[12:]
         return pb.DecryptResponse(plaintext=self._keys[request.key_id].decrypt(nonce, text, None))

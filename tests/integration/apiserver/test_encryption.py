@@ -184,3 +184,28 @@ async def test_key_management_service_of_version_1_requires_its_gate(
         assert PLAIN.encode() not in on_disk(tmp_path / "a")
         async with serving(tmp_path / "a", *options, gate) as client:  # decrypts with the service
             assert await password(client, "s") == await password(client, "t") == PLAIN
+
+
+async def test_server_responds_while_a_data_key_is_decrypted(tmp_path: Path) -> None:
+    file, socket = tmp_path / "keys.yaml", tmp_path / "kms.sock"
+    file.write_text(kms_config(socket))
+    provider = KmsProvider(socket)
+    option = f"--encryption-provider-config={file}"
+    try:
+        async with (
+            running_etcd(tmp_path / "etcd") as etcd,
+            serving(tmp_path / "a", f"--store-servers={etcd.url}", option) as one,
+            serving(tmp_path / "b", f"--store-servers={etcd.url}", option) as other,
+        ):
+            provider.decrypting.clear()
+            provider.may_decrypt.clear()
+            await create(one, "s")  # With a data key that the other server does not have.
+            assert await asyncio.to_thread(provider.decrypting.wait, 10)
+            assert (await other("GET", "/version"))[0] == 200
+            provider.may_decrypt.set()
+
+            unreadable = other.running.store.collection("core/secrets").unreadable
+            await until(lambda: other.running.store.collection("core/secrets").get("default/s") or unreadable)
+            assert await password(other, "s") == PLAIN
+    finally:
+        provider.close()
