@@ -80,7 +80,7 @@ class Shape:
     atomic: bool = False
     """``True`` for a value that has one owner and is replaced completely."""
     granular: bool = False
-    """``True`` for a field of an atomic type whose fields have separate owners nevertheless."""
+    """``True`` for a field whose fields have separate owners even if its type is atomic."""
     patch_strategy: str = ""
     """Patch strategy of the field in strategic merge patches; a list without one is replaced."""
     patch_merge_key: str = ""
@@ -260,7 +260,8 @@ def _member(member: FieldDescriptor, properties: FieldProperties) -> Shape:
     message = member.message_type
     if message is not None and message.GetOptions().map_entry:
         item = _value(message.fields_by_name["value"])
-        return Shape(Form.MAP, item=item, atomic=properties.map_type == "atomic", exact=properties.exact)
+        kind = properties.map_type
+        return Shape(Form.MAP, item=item, atomic=kind == "atomic", granular=kind == "granular", exact=properties.exact)
     value = _value(member)
     if not member.is_repeated:
         granular = properties.map_type == "granular"

@@ -187,11 +187,12 @@ def _is_bundled(registry: Registry, group: str, version: str) -> bool:
 
 
 def _version_3(paths: Object, schemas: Schemas, release: Release) -> bytes:
+    components: Object = {"schemas": dict(sorted(schemas.found.items()))} if schemas.found else {}
     document = {
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": _version_of(release)},
         "paths": paths,
-        "components": {"schemas": dict(sorted(schemas.found.items())), "securitySchemes": _SECURITY_SCHEMES},
+        "components": {**components, "securitySchemes": _SECURITY_SCHEMES},
     }
     return objects.encode(document)
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+OF_ITEMS_SINCE = 30
+"""First minor release that states the values of list items and map values too."""
 _TABLE = """
 admissionregistration.MatchResources.matchPolicy Equivalent Exact
 admissionregistration.MutatingAdmissionPolicySpec.failurePolicy Fail Ignore
@@ -21,7 +23,7 @@ admissionregistration.NamedRuleWithOperations.operations * CONNECT CREATE DELETE
 admissionregistration.NamedRuleWithOperations.scope * Cluster Namespaced
 admissionregistration.Rule.scope * Cluster Namespaced
 admissionregistration.RuleWithOperations.operations * CONNECT CREATE DELETE UPDATE
-admissionregistration.RuleWithOperations.scope * Cluster Namespaced
+admissionregistration.RuleWithOperations.scope *@30 Cluster@30 Namespaced@30
 admissionregistration.ValidatingAdmissionPolicyBindingSpec.validationActions Audit Deny Warn
 admissionregistration.ValidatingAdmissionPolicySpec.failurePolicy Fail Ignore
 admissionregistration.ValidatingWebhook.failurePolicy Fail Ignore

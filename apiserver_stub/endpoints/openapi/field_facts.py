@@ -96,7 +96,7 @@ storage.VolumeAttachmentSpec source
 """Required fields besides those that are always present in JSON and are not objects."""
 
 _NOT_REQUIRED = """
-apiextensions.CustomResourceDefinitionStatus conditions@36- storedVersions@36-
+apiextensions.CustomResourceDefinitionStatus conditions storedVersions
 apps.ControllerRevision data
 apps.StatefulSetOrdinals start
 apps.StatefulSetSpec serviceName@36-
@@ -145,6 +145,7 @@ admissionregistration.ValidatingAdmissionPolicyStatus conditions
 admissionregistration.ValidatingWebhook matchConditions
 apiextensions.CustomResourceDefinitionStatus conditions
 apiextensions.JSONSchemaProps x-kubernetes-validations
+apiregistration.APIServiceStatus conditions
 autoscaling.HPAScalingRules policies
 autoscaling.HorizontalPodAutoscalerSpec metrics
 autoscaling.HorizontalPodAutoscalerStatus conditions currentMetrics
@@ -195,6 +196,13 @@ storage.StorageClass allowedTopologies
 
 _STATES_ALL_LIST_TYPES = 30
 
+_BYTES_WITH_LIST_TYPE = """
+apiregistration.APIServiceSpec caBundle
+certificates.CertificateSigningRequestSpec request@-29
+certificates.CertificateSigningRequestStatus certificate@-29
+"""
+"""Binary values whose schemas state the type of a list, that of their bytes."""
+
 
 class _Range(Struct, frozen=True):
     first: int
@@ -219,9 +227,16 @@ def is_required(message: str, field: str, minor: int, *, always: bool) -> bool:
 
 def states_list_type(message: str, field: str, minor: int) -> bool:
     """Return whether the schema of the list *field* contains its type."""
+    if (message, field) == ("meta.APIResource", "verbs"):
+        return False
     if minor >= _STATES_ALL_LIST_TYPES:
         return not (field == "items" and message.endswith("List"))
     return field in _EARLY_LISTS.get(message, {})
+
+
+def is_list_of_bytes(message: str, field: str, minor: int) -> bool:
+    """Return whether the schema of the binary value *field* contains the type of a list."""
+    return minor in _BYTES.get(message, {}).get(field, _NEVER)
 
 
 def _parse(text: str) -> _Table:
@@ -237,3 +252,4 @@ def _field(entry: str) -> tuple[str, _Range]:
 
 _NEVER = _Range(1, 0)
 _ADDED, _REMOVED, _EARLY_LISTS = map(_parse, (_ALSO_REQUIRED, _NOT_REQUIRED, _LIST_TYPES_AT_1_29))
+_BYTES = _parse(_BYTES_WITH_LIST_TYPE)

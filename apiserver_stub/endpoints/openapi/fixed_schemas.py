@@ -41,15 +41,16 @@ def version(minor: int, *, v3: bool) -> Object:
     }
 
 
-def watch_event(content: Object) -> Object:
-    """Return the schema of the events of a watch; *content* is that of their objects."""
+def watch_event(content: Object, *, v3: bool) -> Object:
+    """Return the schema of the events of a watch; *content* is a reference to that of their objects."""
+    kind = _text("ADDED, MODIFIED, DELETED, BOOKMARK or ERROR.")
     return {
         "description": "Change of a watched object.",
         "type": "object",
         "required": ["type", "object"],
         "properties": {
-            "object": {"description": "Object after the change.", **content},
-            "type": _text("ADDED, MODIFIED, DELETED, BOOKMARK or ERROR."),
+            "object": {"description": "Object after the change.", **({"allOf": [content]} if v3 else content)},
+            "type": {**kind, "default": ""} if v3 else kind,
         },
     }
 

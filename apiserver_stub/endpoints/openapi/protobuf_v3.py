@@ -43,7 +43,7 @@ def encode(document: Object) -> bytes:
     for path, item in document["paths"].items():
         _put_path(message.paths.path.add(name=path).value, item)
     components = document["components"]
-    _put_named(message.components.schemas.additional_properties, components["schemas"])
+    _put_named(message.components.schemas.additional_properties, components.get("schemas", {}))
     for name, content in components["securitySchemes"].items():
         scheme = message.components.security_schemes.additional_properties.add(name=name).value.security_scheme
         scheme.MergeFrom(pb.SecurityScheme(**content))

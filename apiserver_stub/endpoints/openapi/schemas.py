@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery.media import object_types
 from apiserver_stub.apimachinery.objects import Object
-from apiserver_stub.endpoints.openapi import descriptions, enum_values, field_facts, fixed_schemas, unions
+from apiserver_stub.endpoints.openapi import (
+    defaults,
+    descriptions,
+    enum_values,
+    field_facts,
+    fixed_schemas,
+    group_versions,
+    unions,
+)
 from apiserver_stub.endpoints.openapi.custom_schemas import custom_list, custom_name, custom_schema
 from apiserver_stub.schema import shapes
 from apiserver_stub.schema.shapes import Form, Shape
@@ -25,6 +33,8 @@ _VERSION = "io.k8s.apimachinery.pkg.version.Info"
 _OF_KIND = "x-kubernetes-group-version-kind"
 _OF_ALL_VERSIONS = ("DeleteOptions", "WatchEvent")
 """Kinds that exist in every group version."""
+_OWN_VERSION_SINCE = 35
+"""First minor release whose documents of version 3 list only their own group version for these kinds."""
 _PREFIXES = {
     "apiextensions": "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions",
     "apiregistration": "io.k8s.kube-aggregator.pkg.apis.apiregistration",
@@ -117,7 +127,7 @@ class Schemas:
     def _add_part(self, shape: Shape) -> None:
         """Add the schema of a part of a kind, unless another kind has added it."""
         if shape.form is Form.OBJECT and (name := _name(shape)) not in self.found:
-            self.found[name] = self._object(shape)
+            self.found[name] = self._object(shape) | _of_embedded(shape)
 
     def refer(self, name: str) -> Object:
         """Return a reference to the schema *name*."""
@@ -134,13 +144,15 @@ class Schemas:
 
     def _add_meta(self, name: str, kind: str) -> None:
         if kind == "WatchEvent":
-            self.found[name] = fixed_schemas.watch_event(self._value(_RAW))
+            self.found[name] = fixed_schemas.watch_event(self._value(_RAW), v3=self._v3)
         else:
             self.add("", "v1", kind)
         if kind == "APIGroupList":
             self.refer_meta("APIGroup")
         if kind in _OF_ALL_VERSIONS:
-            versions = sorted({("", "v1"), *self._versions})
+            has_own = self._v3 and self.minor >= _OWN_VERSION_SINCE
+            known = self._versions if has_own else group_versions.registered(self._api_domain, self.minor)
+            versions = sorted({("", "v1"), *known})
             self.found[name][_OF_KIND] = [
                 {"group": group, "kind": kind, "version": version} for group, version in versions
             ]
@@ -159,7 +171,8 @@ class Schemas:
             found["required"] = required
         if members:
             found["properties"] = {
-                name: self._property(path, name, member) for name, member in sorted(members, key=lambda item: item[0])
+                name: self._property(shape, path, name, member)
+                for name, member in sorted(members, key=lambda item: item[0])
             }
         if shape.atomic:
             found["x-kubernetes-map-type"] = "atomic"
@@ -171,20 +184,28 @@ class Schemas:
         always = name in shape.always and member.form not in (Form.OBJECT, Form.TIME)
         return field_facts.is_required(path, name, self.minor, always=always)
 
-    def _property(self, path: str, name: str, member: Shape) -> Object:
-        found = {"description": descriptions.of_field(path, name), **self._value(member)}
+    def _property(self, shape: Shape, path: str, name: str, member: Shape) -> Object:
+        value = self._value(member)
         if member.form is Form.LIST and not field_facts.states_list_type(path, name, self.minor):
-            found.pop("x-kubernetes-list-type", None)
-            found.pop("x-kubernetes-list-map-keys", None)
+            value.pop("x-kubernetes-list-type", None)
+            value.pop("x-kubernetes-list-map-keys", None)
+        if field_facts.is_list_of_bytes(path, name, self.minor):
+            value["x-kubernetes-list-type"] = "atomic"
         if self._enums and (values := enum_values.values_of(path, name, self.minor)):
-            schema = found.get("items") or found.get("additionalProperties") or found
-            schema["enum"] = values
-        return found
+            schema = value.get("items") or value.get("additionalProperties") or value
+            if schema is value or self.minor >= enum_values.OF_ITEMS_SINCE:
+                schema["enum"] = values
+        found = {"description": descriptions.of_field(path, name), **value}
+        if not self._v3:
+            return found
+        if (default := defaults.of_field(shape, path, name, self.minor)) is not None:
+            found["default"] = default
+        return _with_alternative(found)
 
     def _value(self, shape: Shape) -> Object:
+        """Return the schema of a value, with a reference for objects and other types with a name."""
         if shape.form is Form.OBJECT:
-            reference = self.refer(_name(shape))
-            found: Object = {"allOf": [reference]} if self._v3 else reference
+            found = self.refer(_name(shape))
             if shape.granular:
                 found["x-kubernetes-map-type"] = "granular"
             return found | _patching(shape)
@@ -192,24 +213,43 @@ class Schemas:
             name, content = _NAMED[shape.form]
             if self._v3:
                 content = _ALTERNATIVES.get(shape.form, content)
-            kind = name.rpartition(".")[2]
-            self.found.setdefault(name, {"description": descriptions.of_kind(f"meta.{kind}"), **content})
-            return {"allOf": [self.refer(name)]} if self._v3 else self.refer(name)
+            self._describe(name, f"meta.{name.rpartition('.')[2]}", content)
+            return self.refer(name)
         if shape.form is Form.MAP:
-            content = self._value(shape.child(""))
+            content = self._element(shape.child(""))
             content.pop("x-kubernetes-list-type", None)  # Lists in maps have none.
             found = {"type": "object", "additionalProperties": content}
-            return found | {"x-kubernetes-map-type": "atomic"} if shape.atomic else found
+            if shape.atomic or shape.granular:
+                found["x-kubernetes-map-type"] = "atomic" if shape.atomic else "granular"
+            return found
         if shape.form is Form.LIST:
-            return {"type": "array", "items": self._value(shape.item or shapes.UNKNOWN), **_merging(shape)}
+            return {"type": "array", "items": self._element(shape.item or shapes.UNKNOWN), **_merging(shape)}
         if shape.form in (Form.ANY, Form.UNION) and shape.name:
             name = _UNTYPED.get(shape.name) or _name(shape)
-            content = {"type": "object"} if shape.form is Form.ANY and shape.name != "JSON" else {}
-            self.found.setdefault(
-                name, {"description": descriptions.of_kind(f"{shape.package or 'meta'}.{shape.name}"), **content}
-            )
-            return {"allOf": [self.refer(name)]} if self._v3 else self.refer(name)
+            is_object = shape.form is Form.ANY and shape.name != "JSON"
+            self._describe(name, f"{shape.package or 'meta'}.{shape.name}", {"type": "object"} if is_object else {})
+            return self.refer(name)
         return dict(_PLAIN[shape.form])
+
+    def _element(self, shape: Shape) -> Object:
+        """Return the schema of the items of a list or the values of a map."""
+        found = self._value(shape)
+        if not self._v3:
+            return found
+        if (default := defaults.of_element(shape, self.minor)) is not None:
+            found["default"] = default
+        return _with_alternative(found)
+
+    def _describe(self, name: str, message: str, content: Object) -> None:
+        """Add the schema *name*, which has no fields."""
+        self.found.setdefault(name, {"description": descriptions.of_kind(message), **content})
+
+
+def _with_alternative(schema: Object) -> Object:
+    """Return *schema* with its reference in ``allOf`` if it has other keys, which version 3 ignores next to it."""
+    if "$ref" not in schema or len(schema) == 1:
+        return schema
+    return {**{name: value for name, value in schema.items() if name != "$ref"}, "allOf": [{"$ref": schema["$ref"]}]}
 
 
 def _merging(shape: Shape) -> Object:
@@ -226,6 +266,13 @@ def _patching(shape: Shape) -> Object:
     if shape.patch_merge_key:
         found["x-kubernetes-patch-merge-key"] = shape.patch_merge_key
     return found
+
+
+def _of_embedded(shape: Shape) -> Object:
+    """Return the kind of an object in another one, such as a claim in a stateful set; empty for other objects."""
+    if shape.package != "core" or not {"apiVersion", "kind", "metadata"} <= shape.members.keys():
+        return {}
+    return _of_kind("", shape.version, shape.name)
 
 
 def _of_kind(group: str, version: str, kind: str) -> Object:

@@ -16,7 +16,7 @@ from nodeagent.base.apiproto._proto import meta_v1_pb2 as nodeagent_dot_base_dot
 from nodeagent.base.apiproto._proto import options_pb2 as nodeagent_dot_base_dot_apiproto_dot___proto_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n5nodeagent/base/apiproto/_proto/authorization_v1.proto\x12\x1enodeagent.api.authorization.v1\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"\x1b\n\nExtraValue\x12\r\n\x05items\x18\x01 \x03(\t\"\xf9\x01\n\x18LocalSubjectAccessReview\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12K\n\x04spec\x18\x02 \x01(\x0b\x32\x37.nodeagent.api.authorization.v1.SubjectAccessReviewSpecB\x04\x88\xb5\x18\x01\x12O\n\x06status\x18\x03 \x01(\x0b\x32\x39.nodeagent.api.authorization.v1.SubjectAccessReviewStatusB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"3\n\x15NonResourceAttributes\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04verb\x18\x02 \x01(\t\"?\n\x0fNonResourceRule\x12\x13\n\x05verbs\x18\x01 \x03(\tB\x04\x88\xb5\x18\x01\x12\x17\n\x0fnonResourceURLs\x18\x02 \x03(\t\"\xaa\x02\n\x12ResourceAttributes\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04verb\x18\x02 \x01(\t\x12\r\n\x05group\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\t\x12\x10\n\x08resource\x18\x05 \x01(\t\x12\x13\n\x0bsubresource\x18\x06 \x01(\t\x12\x0c\n\x04name\x18\x07 \x01(\t\x12N\n\rfieldSelector\x18\x08 \x01(\x0b\x32\x37.nodeagent.api.authorization.v1.FieldSelectorAttributes\x12N\n\rlabelSelector\x18\t \x01(\x0b\x32\x37.nodeagent.api.authorization.v1.LabelSelectorAttributes\"y\n\x17\x46ieldSelectorAttributes\x12\x13\n\x0brawSelector\x18\x01 \x01(\t\x12I\n\x0crequirements\x18\x02 \x03(\x0b\x32\x33.nodeagent.api.authorization.v1.SelectorRequirement\"y\n\x17LabelSelectorAttributes\x12\x13\n\x0brawSelector\x18\x01 \x01(\t\x12I\n\x0crequirements\x18\x02 \x03(\x0b\x32\x33.nodeagent.api.authorization.v1.SelectorRequirement\"P\n\x13SelectorRequirement\x12\x11\n\x03key\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01\x12\x16\n\x08operator\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01\x12\x0e\n\x06values\x18\x03 \x03(\t\"`\n\x0cResourceRule\x12\x13\n\x05verbs\x18\x01 \x03(\tB\x04\x88\xb5\x18\x01\x12\x11\n\tapiGroups\x18\x02 \x03(\t\x12\x11\n\tresources\x18\x03 \x03(\t\x12\x15\n\rresourceNames\x18\x04 \x03(\t\"\xfc\x01\n\x17SelfSubjectAccessReview\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12O\n\x04spec\x18\x02 \x01(\x0b\x32;.nodeagent.api.authorization.v1.SelfSubjectAccessReviewSpecB\x04\x88\xb5\x18\x01\x12O\n\x06status\x18\x03 \x01(\x0b\x32\x39.nodeagent.api.authorization.v1.SubjectAccessReviewStatusB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\xc3\x01\n\x1bSelfSubjectAccessReviewSpec\x12N\n\x12resourceAttributes\x18\x01 \x01(\x0b\x32\x32.nodeagent.api.authorization.v1.ResourceAttributes\x12T\n\x15nonResourceAttributes\x18\x02 \x01(\x0b\x32\x35.nodeagent.api.authorization.v1.NonResourceAttributes\"\xf9\x01\n\x16SelfSubjectRulesReview\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12N\n\x04spec\x18\x02 \x01(\x0b\x32:.nodeagent.api.authorization.v1.SelfSubjectRulesReviewSpecB\x04\x88\xb5\x18\x01\x12N\n\x06status\x18\x03 \x01(\x0b\x32\x38.nodeagent.api.authorization.v1.SubjectRulesReviewStatusB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"/\n\x1aSelfSubjectRulesReviewSpec\x12\x11\n\tnamespace\x18\x01 \x01(\t\"\xf4\x01\n\x13SubjectAccessReview\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12K\n\x04spec\x18\x02 \x01(\x0b\x32\x37.nodeagent.api.authorization.v1.SubjectAccessReviewSpecB\x04\x88\xb5\x18\x01\x12O\n\x06status\x18\x03 \x01(\x0b\x32\x39.nodeagent.api.authorization.v1.SubjectAccessReviewStatusB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\x97\x03\n\x17SubjectAccessReviewSpec\x12N\n\x12resourceAttributes\x18\x01 \x01(\x0b\x32\x32.nodeagent.api.authorization.v1.ResourceAttributes\x12T\n\x15nonResourceAttributes\x18\x02 \x01(\x0b\x32\x35.nodeagent.api.authorization.v1.NonResourceAttributes\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x0e\n\x06groups\x18\x04 \x03(\t\x12Q\n\x05\x65xtra\x18\x05 \x03(\x0b\x32\x42.nodeagent.api.authorization.v1.SubjectAccessReviewSpec.ExtraEntry\x12\x0b\n\x03uid\x18\x06 \x01(\t\x1aX\n\nExtraEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x39\n\x05value\x18\x02 \x01(\x0b\x32*.nodeagent.api.authorization.v1.ExtraValue:\x02\x38\x01\"|\n\x19SubjectAccessReviewStatus\x12\x1a\n\x07\x61llowed\x18\x01 \x01(\x08\x42\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x17\n\x0f\x65valuationError\x18\x03 \x01(\t\x12\x0e\n\x06\x64\x65nied\x18\x04 \x01(\x08\x42\n\n\x08_allowed\"\xfd\x01\n\x18SubjectRulesReviewStatus\x12I\n\rresourceRules\x18\x01 \x03(\x0b\x32,.nodeagent.api.authorization.v1.ResourceRuleB\x04\x88\xb5\x18\x01\x12O\n\x10nonResourceRules\x18\x02 \x03(\x0b\x32/.nodeagent.api.authorization.v1.NonResourceRuleB\x04\x88\xb5\x18\x01\x12\x1d\n\nincomplete\x18\x03 \x01(\x08\x42\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x17\n\x0f\x65valuationError\x18\x04 \x01(\tB\r\n\x0b_incompleteb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n5nodeagent/base/apiproto/_proto/authorization_v1.proto\x12\x1enodeagent.api.authorization.v1\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"\x1b\n\nExtraValue\x12\r\n\x05items\x18\x01 \x03(\t\"\xf9\x01\n\x18LocalSubjectAccessReview\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12K\n\x04spec\x18\x02 \x01(\x0b\x32\x37.nodeagent.api.authorization.v1.SubjectAccessReviewSpecB\x04\x88\xb5\x18\x01\x12O\n\x06status\x18\x03 \x01(\x0b\x32\x39.nodeagent.api.authorization.v1.SubjectAccessReviewStatusB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"3\n\x15NonResourceAttributes\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04verb\x18\x02 \x01(\t\"?\n\x0fNonResourceRule\x12\x13\n\x05verbs\x18\x01 \x03(\tB\x04\x88\xb5\x18\x01\x12\x17\n\x0fnonResourceURLs\x18\x02 \x03(\t\"\xb6\x02\n\x12ResourceAttributes\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04verb\x18\x02 \x01(\t\x12\r\n\x05group\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\t\x12\x10\n\x08resource\x18\x05 \x01(\t\x12\x13\n\x0bsubresource\x18\x06 \x01(\t\x12\x0c\n\x04name\x18\x07 \x01(\t\x12T\n\rfieldSelector\x18\x08 \x01(\x0b\x32\x37.nodeagent.api.authorization.v1.FieldSelectorAttributesB\x04\xc8\xb5\x18\x1f\x12T\n\rlabelSelector\x18\t \x01(\x0b\x32\x37.nodeagent.api.authorization.v1.LabelSelectorAttributesB\x04\xc8\xb5\x18\x1f\"u\n\x17\x46ieldSelectorAttributes\x12\x13\n\x0brawSelector\x18\x01 \x01(\t\x12\x45\n\x0crequirements\x18\x02 \x03(\x0b\x32/.nodeagent.api.meta.v1.FieldSelectorRequirement\"u\n\x17LabelSelectorAttributes\x12\x13\n\x0brawSelector\x18\x01 \x01(\t\x12\x45\n\x0crequirements\x18\x02 \x03(\x0b\x32/.nodeagent.api.meta.v1.LabelSelectorRequirement\"`\n\x0cResourceRule\x12\x13\n\x05verbs\x18\x01 \x03(\tB\x04\x88\xb5\x18\x01\x12\x11\n\tapiGroups\x18\x02 \x03(\t\x12\x11\n\tresources\x18\x03 \x03(\t\x12\x15\n\rresourceNames\x18\x04 \x03(\t\"\xfc\x01\n\x17SelfSubjectAccessReview\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12O\n\x04spec\x18\x02 \x01(\x0b\x32;.nodeagent.api.authorization.v1.SelfSubjectAccessReviewSpecB\x04\x88\xb5\x18\x01\x12O\n\x06status\x18\x03 \x01(\x0b\x32\x39.nodeagent.api.authorization.v1.SubjectAccessReviewStatusB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\xc3\x01\n\x1bSelfSubjectAccessReviewSpec\x12N\n\x12resourceAttributes\x18\x01 \x01(\x0b\x32\x32.nodeagent.api.authorization.v1.ResourceAttributes\x12T\n\x15nonResourceAttributes\x18\x02 \x01(\x0b\x32\x35.nodeagent.api.authorization.v1.NonResourceAttributes\"\xf9\x01\n\x16SelfSubjectRulesReview\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12N\n\x04spec\x18\x02 \x01(\x0b\x32:.nodeagent.api.authorization.v1.SelfSubjectRulesReviewSpecB\x04\x88\xb5\x18\x01\x12N\n\x06status\x18\x03 \x01(\x0b\x32\x38.nodeagent.api.authorization.v1.SubjectRulesReviewStatusB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"/\n\x1aSelfSubjectRulesReviewSpec\x12\x11\n\tnamespace\x18\x01 \x01(\t\"\xf4\x01\n\x13SubjectAccessReview\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12K\n\x04spec\x18\x02 \x01(\x0b\x32\x37.nodeagent.api.authorization.v1.SubjectAccessReviewSpecB\x04\x88\xb5\x18\x01\x12O\n\x06status\x18\x03 \x01(\x0b\x32\x39.nodeagent.api.authorization.v1.SubjectAccessReviewStatusB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\x97\x03\n\x17SubjectAccessReviewSpec\x12N\n\x12resourceAttributes\x18\x01 \x01(\x0b\x32\x32.nodeagent.api.authorization.v1.ResourceAttributes\x12T\n\x15nonResourceAttributes\x18\x02 \x01(\x0b\x32\x35.nodeagent.api.authorization.v1.NonResourceAttributes\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x0e\n\x06groups\x18\x04 \x03(\t\x12Q\n\x05\x65xtra\x18\x05 \x03(\x0b\x32\x42.nodeagent.api.authorization.v1.SubjectAccessReviewSpec.ExtraEntry\x12\x0b\n\x03uid\x18\x06 \x01(\t\x1aX\n\nExtraEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x39\n\x05value\x18\x02 \x01(\x0b\x32*.nodeagent.api.authorization.v1.ExtraValue:\x02\x38\x01\"|\n\x19SubjectAccessReviewStatus\x12\x1a\n\x07\x61llowed\x18\x01 \x01(\x08\x42\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x17\n\x0f\x65valuationError\x18\x03 \x01(\t\x12\x0e\n\x06\x64\x65nied\x18\x04 \x01(\x08\x42\n\n\x08_allowed\"\xfd\x01\n\x18SubjectRulesReviewStatus\x12I\n\rresourceRules\x18\x01 \x03(\x0b\x32,.nodeagent.api.authorization.v1.ResourceRuleB\x04\x88\xb5\x18\x01\x12O\n\x10nonResourceRules\x18\x02 \x03(\x0b\x32/.nodeagent.api.authorization.v1.NonResourceRuleB\x04\x88\xb5\x18\x01\x12\x1d\n\nincomplete\x18\x03 \x01(\x08\x42\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x17\n\x0f\x65valuationError\x18\x04 \x01(\tB\r\n\x0b_incompleteb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,10 +33,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LOCALSUBJECTACCESSREVIEW']._serialized_options = b'\210\265\030\001'
   _globals['_NONRESOURCERULE'].fields_by_name['verbs']._loaded_options = None
   _globals['_NONRESOURCERULE'].fields_by_name['verbs']._serialized_options = b'\210\265\030\001'
-  _globals['_SELECTORREQUIREMENT'].fields_by_name['key']._loaded_options = None
-  _globals['_SELECTORREQUIREMENT'].fields_by_name['key']._serialized_options = b'\210\265\030\001'
-  _globals['_SELECTORREQUIREMENT'].fields_by_name['operator']._loaded_options = None
-  _globals['_SELECTORREQUIREMENT'].fields_by_name['operator']._serialized_options = b'\210\265\030\001'
+  _globals['_RESOURCEATTRIBUTES'].fields_by_name['fieldSelector']._loaded_options = None
+  _globals['_RESOURCEATTRIBUTES'].fields_by_name['fieldSelector']._serialized_options = b'\310\265\030\037'
+  _globals['_RESOURCEATTRIBUTES'].fields_by_name['labelSelector']._loaded_options = None
+  _globals['_RESOURCEATTRIBUTES'].fields_by_name['labelSelector']._serialized_options = b'\310\265\030\037'
   _globals['_RESOURCERULE'].fields_by_name['verbs']._loaded_options = None
   _globals['_RESOURCERULE'].fields_by_name['verbs']._serialized_options = b'\210\265\030\001'
   _globals['_SELFSUBJECTACCESSREVIEW'].fields_by_name['metadata']._loaded_options = None
@@ -82,31 +82,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_NONRESOURCERULE']._serialized_start=515
   _globals['_NONRESOURCERULE']._serialized_end=578
   _globals['_RESOURCEATTRIBUTES']._serialized_start=581
-  _globals['_RESOURCEATTRIBUTES']._serialized_end=879
-  _globals['_FIELDSELECTORATTRIBUTES']._serialized_start=881
-  _globals['_FIELDSELECTORATTRIBUTES']._serialized_end=1002
-  _globals['_LABELSELECTORATTRIBUTES']._serialized_start=1004
-  _globals['_LABELSELECTORATTRIBUTES']._serialized_end=1125
-  _globals['_SELECTORREQUIREMENT']._serialized_start=1127
-  _globals['_SELECTORREQUIREMENT']._serialized_end=1207
-  _globals['_RESOURCERULE']._serialized_start=1209
-  _globals['_RESOURCERULE']._serialized_end=1305
-  _globals['_SELFSUBJECTACCESSREVIEW']._serialized_start=1308
-  _globals['_SELFSUBJECTACCESSREVIEW']._serialized_end=1560
-  _globals['_SELFSUBJECTACCESSREVIEWSPEC']._serialized_start=1563
-  _globals['_SELFSUBJECTACCESSREVIEWSPEC']._serialized_end=1758
-  _globals['_SELFSUBJECTRULESREVIEW']._serialized_start=1761
-  _globals['_SELFSUBJECTRULESREVIEW']._serialized_end=2010
-  _globals['_SELFSUBJECTRULESREVIEWSPEC']._serialized_start=2012
-  _globals['_SELFSUBJECTRULESREVIEWSPEC']._serialized_end=2059
-  _globals['_SUBJECTACCESSREVIEW']._serialized_start=2062
-  _globals['_SUBJECTACCESSREVIEW']._serialized_end=2306
-  _globals['_SUBJECTACCESSREVIEWSPEC']._serialized_start=2309
-  _globals['_SUBJECTACCESSREVIEWSPEC']._serialized_end=2716
-  _globals['_SUBJECTACCESSREVIEWSPEC_EXTRAENTRY']._serialized_start=2628
-  _globals['_SUBJECTACCESSREVIEWSPEC_EXTRAENTRY']._serialized_end=2716
-  _globals['_SUBJECTACCESSREVIEWSTATUS']._serialized_start=2718
-  _globals['_SUBJECTACCESSREVIEWSTATUS']._serialized_end=2842
-  _globals['_SUBJECTRULESREVIEWSTATUS']._serialized_start=2845
-  _globals['_SUBJECTRULESREVIEWSTATUS']._serialized_end=3098
+  _globals['_RESOURCEATTRIBUTES']._serialized_end=891
+  _globals['_FIELDSELECTORATTRIBUTES']._serialized_start=893
+  _globals['_FIELDSELECTORATTRIBUTES']._serialized_end=1010
+  _globals['_LABELSELECTORATTRIBUTES']._serialized_start=1012
+  _globals['_LABELSELECTORATTRIBUTES']._serialized_end=1129
+  _globals['_RESOURCERULE']._serialized_start=1131
+  _globals['_RESOURCERULE']._serialized_end=1227
+  _globals['_SELFSUBJECTACCESSREVIEW']._serialized_start=1230
+  _globals['_SELFSUBJECTACCESSREVIEW']._serialized_end=1482
+  _globals['_SELFSUBJECTACCESSREVIEWSPEC']._serialized_start=1485
+  _globals['_SELFSUBJECTACCESSREVIEWSPEC']._serialized_end=1680
+  _globals['_SELFSUBJECTRULESREVIEW']._serialized_start=1683
+  _globals['_SELFSUBJECTRULESREVIEW']._serialized_end=1932
+  _globals['_SELFSUBJECTRULESREVIEWSPEC']._serialized_start=1934
+  _globals['_SELFSUBJECTRULESREVIEWSPEC']._serialized_end=1981
+  _globals['_SUBJECTACCESSREVIEW']._serialized_start=1984
+  _globals['_SUBJECTACCESSREVIEW']._serialized_end=2228
+  _globals['_SUBJECTACCESSREVIEWSPEC']._serialized_start=2231
+  _globals['_SUBJECTACCESSREVIEWSPEC']._serialized_end=2638
+  _globals['_SUBJECTACCESSREVIEWSPEC_EXTRAENTRY']._serialized_start=2550
+  _globals['_SUBJECTACCESSREVIEWSPEC_EXTRAENTRY']._serialized_end=2638
+  _globals['_SUBJECTACCESSREVIEWSTATUS']._serialized_start=2640
+  _globals['_SUBJECTACCESSREVIEWSTATUS']._serialized_end=2764
+  _globals['_SUBJECTRULESREVIEWSTATUS']._serialized_start=2767
+  _globals['_SUBJECTRULESREVIEWSTATUS']._serialized_end=3020
 # @@protoc_insertion_point(module_scope)

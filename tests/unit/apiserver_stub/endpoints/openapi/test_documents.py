@@ -144,7 +144,7 @@ def test_fields_of_later_releases_are_described() -> None:
     rules = schemas["io.k8s.api.core.v1.Container"]["properties"]["restartPolicyRules"]
     mounts = schemas["io.k8s.api.core.v1.ContainerStatus"]["properties"]["volumeMounts"]
 
-    assert rules["items"]["allOf"][0]["$ref"].endswith("ContainerRestartRule")
+    assert rules["items"]["$ref"].endswith("ContainerRestartRule")
     assert "x-kubernetes-list-map-keys" not in rules
     assert mounts["x-kubernetes-list-map-keys"] == ["mountPath"]
     assert mounts["x-kubernetes-patch-merge-key"] == "mountPath"
@@ -205,7 +205,7 @@ def test_schemas_have_the_names_of_kubernetes(name: str) -> None:
 @pytest.mark.row("gate.OpenAPIEnums")
 @pytest.mark.parametrize("enums", [True, False])
 def test_enumerated_fields_have_values_with_the_gate(enums: bool) -> None:
-    schemas = schemas_at(29, enums=enums)
+    schemas = schemas_at(30, enums=enums)
 
     policy = schemas["io.k8s.api.core.v1.PodSpec"]["properties"]["restartPolicy"]
     scopes = schemas["io.k8s.api.core.v1.ResourceQuotaSpec"]["properties"]["scopes"]["items"]
@@ -214,6 +214,8 @@ def test_enumerated_fields_have_values_with_the_gate(enums: bool) -> None:
     assert ("BestEffort" in scopes.get("enum", ())) is enums
     modes = schemas["io.k8s.api.core.v1.PersistentVolumeClaimSpec"]["properties"]["accessModes"]
     assert ("enum" in modes["items"]) is enums and "enum" not in modes
+    early = schemas_at(29, enums=enums)["io.k8s.api.core.v1.PersistentVolumeClaimSpec"]["properties"]["accessModes"]
+    assert "enum" not in early["items"]
 
 
 def test_values_of_two_types_are_alternatives_in_version_3() -> None:
@@ -284,7 +286,7 @@ def test_operations_have_tags_and_the_documents_security_schemes() -> None:
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_every_field_has_a_description(name: str) -> None:
     document = DOCUMENTS[name]
-    schemas = document["definitions"] if not name else document["components"]["schemas"]
+    schemas = document["definitions"] if not name else document["components"].get("schemas", {})
 
     for schema, content in schemas.items():
         for field, properties in content.get("properties", {}).items():
@@ -359,11 +361,13 @@ def test_issuer_of_tokens_is_published() -> None:
     assert {"openid/v1/jwks", ".well-known/openid-configuration"} <= DOCUMENTS.keys()
 
 
-def test_options_of_deletions_are_a_kind_of_the_group_version() -> None:
-    schema = DOCUMENTS["apis/apps/v1"]["components"]["schemas"]["io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"]
+@pytest.mark.parametrize(("minor", "name", "count"), [(29, "apis/apps/v1", 58), (36, "apis/apps/v1", 2), (36, "", 60)])
+def test_options_of_deletions_are_a_kind_of_group_versions(minor: int, name: str, count: int) -> None:
+    schema = schemas_at(minor, name=name)["io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"]
 
     kinds = [(found["group"], found["version"]) for found in schema["x-kubernetes-group-version-kind"]]
-    assert kinds == [("", "v1"), ("apps", "v1")]
+    assert len(kinds) == count
+    assert kinds[0] == ("", "v1") and ("apps", "v1") in kinds
 
 
 def test_documents_contain_no_unused_schemas() -> None:
@@ -400,3 +404,61 @@ def test_version_of_the_documents_has_no_patch_number_since_1_31() -> None:
 
     assert versions[0]["info"]["version"].startswith("v1.30.")
     assert versions[1]["info"]["version"] == "1.36"
+
+
+@pytest.mark.parametrize(
+    ("minor", "kind", "field", "default"),
+    [
+        (29, "core.v1.Pod", "spec", {}),
+        (29, "core.v1.Container", "name", ""),
+        (29, "core.v1.ContainerStatus", "ready", False),
+        (29, "core.v1.ContainerStatus", "restartCount", 0),
+        (29, "core.v1.ContainerPort", "protocol", "TCP"),
+        (29, "core.v1.Container", "image", None),
+        (29, "core.v1.Container", "resources", {}),
+        (29, "core.v1.Container", "livenessProbe", None),
+        (29, "core.v1.RBDVolumeSource", "pool", None),
+        (36, "core.v1.RBDVolumeSource", "pool", "rbd"),
+    ],
+)
+def test_defaults_are_stated_in_version_3(minor: int, kind: str, field: str, default: Any) -> None:
+    schemas, definitions = schemas_at(minor), schemas_at(minor, name="")
+
+    assert schemas[f"io.k8s.api.{kind}"]["properties"][field].get("default") == default
+    assert "default" not in definitions[f"io.k8s.api.{kind}"]["properties"][field]
+
+
+def test_reference_has_no_other_keys_next_to_it_in_version_3() -> None:
+    schemas = schemas_at(36)
+    spec = schemas["io.k8s.api.core.v1.Pod"]["properties"]["spec"]
+    containers = schemas["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"]
+
+    assert [item["$ref"].rpartition(".")[2] for item in spec["allOf"]] == ["PodSpec"]
+    assert containers["items"] == {"$ref": "#/components/schemas/io.k8s.api.core.v1.Container"}
+
+
+def test_items_have_defaults_in_early_releases() -> None:
+    schemas = schemas_at(29)
+    containers = schemas["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"]["items"]
+
+    assert containers["default"] == {} and "allOf" in containers
+    assert schemas["io.k8s.api.core.v1.Container"]["properties"]["args"]["items"]["default"] == ""
+
+
+def test_claims_of_stateful_sets_are_a_kind() -> None:
+    claim = schemas_at(36, name="apis/apps/v1")["io.k8s.api.core.v1.PersistentVolumeClaim"]
+
+    assert [found["kind"] for found in claim["x-kubernetes-group-version-kind"]] == ["PersistentVolumeClaim"]
+
+
+@pytest.mark.parametrize(("minor", "listed"), [(29, False), (31, True)])
+def test_selectors_of_access_reviews_exist_since_1_31(minor: int, listed: bool) -> None:
+    fields = schemas_at(minor, name="")["io.k8s.api.authorization.v1.ResourceAttributes"]["properties"]
+
+    assert ({"fieldSelector", "labelSelector"} <= fields.keys()) is listed
+
+
+def test_states_of_allocated_resources_have_separate_owners() -> None:
+    status = schemas_at(36)["io.k8s.api.core.v1.PersistentVolumeClaimStatus"]["properties"]
+
+    assert status["allocatedResourceStatuses"]["x-kubernetes-map-type"] == "granular"

@@ -73,6 +73,8 @@ def plain_v3(message: Any) -> Any:
             found |= {item.name: json.loads(item.value.yaml) for item in value}
         elif field.name in ("additional_properties", "path", "response_or_reference") and field.is_repeated:
             found |= {item.name: plain_v3(item.value) for item in value}
+        elif field.name == "default":
+            found["default"] = getattr(value, value.WhichOneof("oneof"))
         elif field.name == "enum":
             found["enum"] = [json.loads(item.yaml) for item in value]
         elif field.name == "items":
