@@ -7,7 +7,7 @@ Reconciliation adds missing rules and subjects and keeps additional ones. It ski
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery import objects
@@ -16,12 +16,14 @@ from apiserver_stub.authz.bootstrap_roles import (
     AGGREGATED,
     BINDING_NAMES,
     BOUND,
+    BOUND_BY_RELEASE,
     BY_RELEASE,
     CLUSTER_ROLES,
     GATED,
     GATHERED_BY,
     NAMESPACED,
     NAMESPACED_BOUND,
+    UNTIL,
 )
 from apiserver_stub.authz.controller_roles import CONTROLLERS
 from apiserver_stub.authz.rbac import RbacNames
@@ -93,22 +95,27 @@ class _DefaultObjects:
             )
         for path, lines in NAMESPACED.items():
             namespace, _, name = self._named(path).partition("/")
-            yield self._rbac.roles, self._role("Role", name, lines, namespace=namespace)
+            yield self._rbac.roles, self._role("Role", name, self._extended(path, lines), namespace=namespace)
         for path, subjects in NAMESPACED_BOUND.items():
             namespace, _, name = self._named(path).partition("/")
-            yield self._rbac.bindings, self._binding("RoleBinding", "Role", name, subjects, namespace=namespace)
+            bound = (*subjects, *self._since(BOUND_BY_RELEASE.get(path, {})))
+            yield self._rbac.bindings, self._binding("RoleBinding", "Role", name, bound, namespace=namespace)
 
     def lines(self, name: str) -> tuple[str, ...]:
         """Return the rules of a cluster role, including those of later releases and of enabled feature gates."""
         return self._extended(name, CLUSTER_ROLES[name])
 
     def _extended(self, name: str, lines: tuple[str, ...]) -> tuple[str, ...]:
-        """Return *lines* with those of later releases and of enabled feature gates."""
-        later = BY_RELEASE.get(name, {})
-        more = [line for release, lines in later.items() if self._release >= release for line in lines]
+        """Return those of *lines* that the release has, with those of later releases and of enabled feature gates."""
+        removed = self._since(UNTIL.get(name, {}))
+        more = list(self._since(BY_RELEASE.get(name, {})))
         gated = GATED.get(name, {}) if self._gates is not None else {}
         more += (line for gate, lines in gated.items() if self._gates and self._gates.enabled(gate) for line in lines)
-        return (*lines, *more)
+        return (*(line for line in lines if line not in removed), *more)
+
+    def _since(self, texts: Mapping[Release, tuple[str, ...]]) -> tuple[str, ...]:
+        """Return the texts of the release and of earlier ones."""
+        return tuple(text for release, found in texts.items() if self._release >= release for text in found)
 
     def _role(
         self, kind: str, name: str, lines: tuple[str, ...], *, namespace: str = "", labels: dict[str, str] | None = None

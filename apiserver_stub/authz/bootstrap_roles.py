@@ -252,8 +252,20 @@ NAMESPACED_BOUND: Mapping[str, tuple[str, ...]] = {
 }
 """Subjects of the role binding of each namespaced role."""
 
+BOUND_BY_RELEASE: Mapping[str, Mapping[Release, tuple[str, ...]]] = {
+    "{system}/system::leader-locking-kube-controller-manager": {
+        Release(1, 36): ("ServiceAccount leader-election-controller",),
+    },
+}
+"""Additional subjects of role bindings from a release on."""
+
 BINDING_NAMES = {"extension-apiserver-authentication-reader": "system::extension-apiserver-authentication-reader"}
 """Names of bindings that differ from the name of the role."""
+
+_LEADER_LOCKS = (
+    "create,get,list,update,watch coordination leases",
+    "create,get,list,update,watch coordination leasecandidates",
+)
 
 BY_RELEASE: Mapping[str, Mapping[Release, tuple[str, ...]]] = {
     "system:monitoring": {
@@ -261,8 +273,68 @@ BY_RELEASE: Mapping[str, Mapping[Release, tuple[str, ...]]] = {
         Release(1, 36): ("get /flagz,/statusz",),
     },
     "system:node": {Release(1, 34): ("create,patch,update events events",)},
+    "edit": {Release(1, 36): ("create,delete,deletecollection,patch,update events events",)},
+    "view": {Release(1, 36): ("get,list,watch events events",)},
+    "system:kube-scheduler": {
+        Release(1, 36): (
+            "list,watch coordination leases kube-scheduler",
+            "create,delete,deletecollection,get,list,patch,update,watch coordination leasecandidates",
+            "get,list,watch storage volumeattachments",
+        ),
+    },
+    "{system}/system::leader-locking-kube-controller-manager": {Release(1, 36): _LEADER_LOCKS},
+    "{system}/system::leader-locking-kube-scheduler": {Release(1, 36): _LEADER_LOCKS},
+    "system:controller:cronjob-controller": {Release(1, 36): ("watch core pods",)},
+    "system:controller:endpoint-controller": {Release(1, 36): ("watch core endpoints",)},
+    "system:controller:endpointslice-controller": {Release(1, 36): ("watch discovery endpointslices",)},
+    "system:controller:endpointslicemirroring-controller": {Release(1, 36): ("watch discovery endpointslices",)},
+    "system:controller:horizontal-pod-autoscaler": {
+        Release(1, 36): (
+            "watch core pods",
+            "watch custom.metrics *",
+            "watch external.metrics *",
+            "watch metrics pods",
+        ),
+    },
+    "system:controller:namespace-controller": {Release(1, 36): ("watch * *",)},
+    "system:controller:node-controller": {Release(1, 36): ("watch core nodes", "watch core pods")},
+    "system:controller:persistent-volume-binder": {Release(1, 36): ("list,watch core nodes",)},
+    "system:controller:pod-garbage-collector": {Release(1, 36): ("watch core nodes",)},
+    "system:controller:pvc-protection-controller": {Release(1, 36): ("update core persistentvolumeclaims/status",)},
+    "system:controller:statefulset-controller": {
+        Release(1, 36): ("list,watch core persistentvolumeclaims", "update core pods/finalizers"),
+    },
+    "system:controller:validatingadmissionpolicy-status-controller": {
+        Release(1, 30): (
+            "get,list,watch admissionregistration validatingadmissionpolicies",
+            "get,patch,update admissionregistration validatingadmissionpolicies/status",
+            "create,patch,update core,events events",
+        ),
+    },
 }
-"""Additional rules of cluster roles from a release on."""
+"""Additional rules of roles from a release on."""
+
+UNTIL: Mapping[str, Mapping[Release, tuple[str, ...]]] = {
+    "{system}/system::leader-locking-kube-controller-manager": {
+        Release(1, 36): ("watch core configmaps", "get,update core configmaps kube-controller-manager"),
+    },
+    "{system}/system::leader-locking-kube-scheduler": {
+        Release(1, 36): ("watch core configmaps", "get,update core configmaps kube-scheduler"),
+    },
+    "system:controller:expand-controller": {
+        Release(1, 36): ("get,list,watch storage storageclasses", "get core endpoints,services", "get core secrets"),
+    },
+    "system:controller:node-controller": {Release(1, 36): ("create,get,list,update networking clustercidrs",)},
+    "system:controller:persistent-volume-binder": {
+        Release(1, 36): (
+            "create,delete,get,update core endpoints",
+            "create,delete,get core services",
+            "get core secrets",
+            "get,list core nodes",
+        ),
+    },
+}
+"""Rules of roles that a release no longer has."""
 
 GATED: dict[str, dict[str, tuple[str, ...]]] = {
     "system:kubelet-api-admin": {
@@ -271,6 +343,16 @@ GATED: dict[str, dict[str, tuple[str, ...]]] = {
     "edit": {
         "DynamicResourceAllocation": (
             "create,delete,deletecollection,patch,update resource resourceclaims,resourceclaimtemplates",
+        ),
+    },
+    "system:controller:device-taint-eviction-controller": {
+        "DRADeviceTaints": (
+            "delete,get,list,watch core pods",
+            "patch,update core pods/status",
+            "get,list,watch resource deviceclasses",
+            "get,list,watch resource resourceclaims",
+            "get,list,watch resource resourceslices",
+            "create,patch,update core,events events",
         ),
     },
     "system:controller:resource-claim-controller": {
@@ -283,6 +365,23 @@ GATED: dict[str, dict[str, tuple[str, ...]]] = {
             "create,patch,update core,events events",
         ),
         "DRAResourceClaimGranularStatusAuthorization": ("patch,update resource resourceclaims/binding",),
+    },
+    "system:controller:selinux-warning-controller": {
+        "SELinuxChangePolicy": (
+            "get,list,watch core pods",
+            "get,list,watch core persistentvolumes",
+            "get,list,watch core persistentvolumeclaims",
+            "get,list,watch storage csidrivers",
+            "create,patch,update core,events events",
+        ),
+    },
+    "system:controller:volumeattributesclass-protection-controller": {
+        "VolumeAttributesClass": (
+            "get,list,watch core persistentvolumeclaims",
+            "get,list,watch core persistentvolumes",
+            "get,list,update,watch storage volumeattributesclasses",
+            "create,patch,update core,events events",
+        ),
     },
     "system:controller:service-cidrs-controller": {
         "MultiCIDRServiceAllocator": (

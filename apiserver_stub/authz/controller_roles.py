@@ -182,6 +182,7 @@ CONTROLLERS: Lines = {
         "create,delete,list,patch,watch core pods",
         "create,patch,update core,events events",
     ),
+    "device-taint-eviction-controller": (),
     "resource-claim-controller": (),
     "resourcequota-controller": (
         "list,watch * *",
@@ -205,7 +206,10 @@ CONTROLLERS: Lines = {
         "create,update core configmaps",
         "create,patch,update core,events events",
     ),
+    "selinux-warning-controller": (),
     "service-cidrs-controller": (),
+    "validatingadmissionpolicy-status-controller": (),
+    "volumeattributesclass-protection-controller": (),
     "service-controller": (
         "get,list,watch core services",
         "patch,update core services/status",

@@ -162,3 +162,69 @@ async def test_editors_cannot_direct_services_to_other_namespaces(store: Any, ve
         for resource, group in (("endpoints", ""), ("endpointslices", "discovery.k8s.io")):
             info = to(verb, resource, "a", "web", group=group)
             assert not (await Rbac(store, Identity()).authorize(User(name), info)).allowed
+
+
+@pytest.mark.parametrize(
+    ("user", "info", "since"),
+    [
+        ("cronjob-controller", to("watch", "pods", "a"), 36),
+        ("namespace-controller", to("watch", "anything", group="any.example"), 36),
+        (
+            "validatingadmissionpolicy-status-controller",
+            to("list", "validatingadmissionpolicies", group="admissionregistration.k8s.io"),
+            30,
+        ),
+    ],
+)
+async def test_controllers_gain_permissions_with_a_release(
+    store: Any, user: str, info: RequestInfo, since: int
+) -> None:
+    account = User(f"system:serviceaccount:kube-system:{user}")
+    for minor in (since - 1, since):
+        await ensure_bootstrap_policy(store, Identity(), release=Release(1, minor))
+        assert (await Rbac(store, Identity()).authorize(account, info)).allowed is (minor >= since)
+
+
+@pytest.mark.parametrize(("minor", "allowed"), [(35, True), (36, False)])
+async def test_controllers_lose_permissions_with_a_release(store: Any, minor: int, allowed: bool) -> None:
+    await ensure_bootstrap_policy(store, Identity(), release=Release(1, minor))
+    authorizer = Rbac(store, Identity())
+    expand = User("system:serviceaccount:kube-system:expand-controller")
+
+    assert (await authorizer.authorize(expand, to("get", "secrets", "a", "s"))).allowed is allowed
+    assert (await authorizer.authorize(expand, to("list", "persistentvolumes"))).allowed
+
+
+@pytest.mark.parametrize(
+    ("minor", "resource", "group"), [(35, "configmaps", ""), (36, "leases", "coordination.k8s.io")]
+)
+async def test_leader_election_of_the_control_plane_uses_leases_since_1_36(
+    store: Any, minor: int, resource: str, group: str
+) -> None:
+    await ensure_bootstrap_policy(store, Identity(), release=Release(1, minor))
+    authorizer = Rbac(store, Identity())
+    account = User("system:serviceaccount:kube-system:kube-controller-manager")
+
+    name = "kube-controller-manager"
+    assert (await authorizer.authorize(account, to("update", resource, "kube-system", name, group=group))).allowed
+    other = "leases" if resource == "configmaps" else "configmaps"
+    other_group = "coordination.k8s.io" if other == "leases" else ""
+    info = to("update", other, "kube-system", name, group=other_group)
+    assert not (await authorizer.authorize(account, info)).allowed
+
+
+@pytest.mark.parametrize(
+    ("gate", "controller"),
+    [
+        ("DRADeviceTaints", "device-taint-eviction-controller"),
+        ("SELinuxChangePolicy", "selinux-warning-controller"),
+        ("VolumeAttributesClass", "volumeattributesclass-protection-controller"),
+    ],
+)
+async def test_controllers_of_enabled_features_have_roles(store: Any, gate: str, controller: str) -> None:
+    release = Release(1, 36)
+    gates = build_gates({}, release)
+    await ensure_bootstrap_policy(store, Identity(), gates, release)
+
+    assert gates.enabled(gate)
+    assert store.collection(RBAC.cluster_roles).get(f"system:controller:{controller}") is not None
