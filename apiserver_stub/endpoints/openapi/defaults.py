@@ -42,12 +42,14 @@ _DECLARED: Mapping[str, tuple[Any, int]] = {
     "core.SecretProjection.name": ("", 31),
     "core.ServicePort.protocol": ("TCP", 0),
     "autoscaling.ScaleSpec.replicas": (0, 33),
-    "meta.APIGroup.preferredVersion": ({}, 0),
     "resource.DeviceToleration.operator": ("Equal", 33),
 }
 """Message and field → default, and the first minor release that states it."""
-_WITH_ZERO = (Form.OBJECT, Form.TEXT, Form.INT32, Form.INT64, Form.BOOL, Form.FLOAT)
-"""Types whose fields have their zero value as default, if they are always present in JSON."""
+_WITH_ZERO = (Form.TEXT, Form.INT32, Form.INT64, Form.BOOL, Form.FLOAT)
+"""Types whose fields have their zero value as default, if they are always present in JSON.
+
+kube-apiserver states empty objects too, with which generators of clients cannot create operations.
+"""
 _WITHOUT_ELEMENTS_SINCE = 35
 """First minor release that states no defaults of list items and map values."""
 

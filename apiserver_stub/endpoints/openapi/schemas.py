@@ -195,10 +195,12 @@ class Schemas:
             schema = value.get("items") or value.get("additionalProperties") or value
             if schema is value or self.minor >= enum_values.OF_ITEMS_SINCE:
                 schema["enum"] = values
+                schema.pop("default", None)  # Zero values, which are not among the values.
         found = {"description": descriptions.of_field(path, name), **value}
         if not self._v3:
             return found
-        if (default := defaults.of_field(shape, path, name, self.minor)) is not None:
+        default = defaults.of_field(shape, path, name, self.minor)
+        if default is not None and default in found.get("enum", (default,)):  # Generators of clients reject others.
             found["default"] = default
         return _with_alternative(found)
 
