@@ -72,6 +72,7 @@ class NodeWatcher:
     async def _watch(self) -> None:
         events = self._api.watch(NODES, into=dict, resource_version=self._version, field_selector=self._selector)
         async for event in events:
+            self._log_result(None)
             self._version = event.resource_version or self._version
             if event.type is WatchType.DELETED:
                 _log.warning("Node object was deleted, restart to register it", extra={"node": self._name})

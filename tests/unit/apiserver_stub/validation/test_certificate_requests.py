@@ -121,6 +121,15 @@ def test_certificate_is_set_once(new: bytes, old: bytes, subresource: str, error
     assert short(validate_request_update(after, before, subresource, Identity())) == errors
 
 
+def test_block_without_a_certificate_is_invalid() -> None:
+    new = request(certificate=b"-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n")
+
+    (cause,) = validate_request_update(new, request(), "status", Identity())
+
+    assert cause.field == "status.certificate"
+    assert "found CERTIFICATE PEM block containing 0 certificates" in cause.message
+
+
 def test_update_accepts_unchanged_invalid_values() -> None:
     old = request(usages=["all", "all"], signerName="kubernetes.io/legacy-unknown")
 
