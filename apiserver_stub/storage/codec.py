@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from apiserver_stub.apimachinery import media, objects
+from apiserver_stub.storage import beta_definitions
 from apiserver_stub.storage.encryption import IDENTITY, DecryptionError, Encryption, Transformer
 from apiserver_stub.storage.layout import Layout
 from nodeagent.base import apiproto, yamlsafe
@@ -20,6 +21,7 @@ from nodeagent.base.structs import Struct
 
 _MAGIC = b"k8s\0"
 _AS_SERVED = re.compile(rb'\{"kind":"[^"\\]*","apiVersion":"[^"\\]*","metadata":\{')
+_DEFINITION = b'{"kind":"%s",' % beta_definitions.KIND.encode()
 _STORED = yamlsafe.Limits(max_bytes=16 << 20)
 
 
@@ -58,7 +60,7 @@ class StorageCodec(Struct, frozen=True):
         """
         full_key = self.layout.full_key(collection, key).encode()
         value, transformer = self.encryption.decrypt(collection, stored, full_key)
-        return _decode(value, self.identity.api_domain), transformer
+        return _decode(value, self.identity), transformer
 
     def is_stale(self, collection: str, identity: bytes) -> bool:
         """Return whether a value encrypted by the transformer *identity* must be rewritten with the current one."""
@@ -79,12 +81,13 @@ class StorageCodec(Struct, frozen=True):
         return data + b"\n"
 
 
-def _decode(value: bytes, api_domain: str) -> bytes:
+def _decode(value: bytes, identity: Identity) -> bytes:
     try:
         if value.startswith(_MAGIC):
-            obj: Any = apiproto.decode(value, api_domain)
+            obj: Any = apiproto.decode(value, identity.api_domain)
         elif value[:1] == b"{":
-            if _AS_SERVED.match(value) and b'"resourceVersion"' not in value:
+            served = _AS_SERVED.match(value) and not value.startswith(_DEFINITION)
+            if served and b'"resourceVersion"' not in value:
                 return value.rstrip(b"\n")
             obj = objects.decode(value)
         else:
@@ -92,6 +95,9 @@ def _decode(value: bytes, api_domain: str) -> bytes:
         if not isinstance(obj, dict) or not isinstance(obj.get("kind"), str):
             raise UndecodableObject("the stored data is not an object")
         obj.setdefault("metadata", {})
+        group = identity.group("apiextensions")
+        if (obj.get("apiVersion"), obj["kind"]) == (f"{group}/{beta_definitions.VERSION}", beta_definitions.KIND):
+            obj = beta_definitions.as_v1(obj, group)
         return objects.encode_for_store(obj)
     except (ValueError, KeyError, TypeError, apiproto.ProtobufError, msgspec.MsgspecError) as error:
         raise UndecodableObject(f"the stored data cannot be decoded: {error}") from error

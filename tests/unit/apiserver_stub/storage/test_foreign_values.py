@@ -62,3 +62,81 @@ def test_value_encrypted_by_kube_apiserver_is_decrypted(
     found = objects.decode(data)
     assert (found["metadata"]["name"], found[member]) == ("v", value)
     assert transformer is encryption.writer(name)
+
+
+SCHEMA = {"openAPIV3Schema": {"type": "object", "properties": {"v": {"type": "integer"}}}}
+FREE = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+STORED_COLUMN = {"name": "V", "type": "integer", "JSONPath": ".v"}
+COLUMN = {"name": "V", "type": "integer", "jsonPath": ".v"}
+VERSION = {"name": "v1", "served": True, "storage": True}
+STATUS = {"status": {}}
+CLIENT = {"url": "https://example.com/convert"}
+
+
+@pytest.mark.parametrize(
+    ("stored", "spec"),
+    [
+        (
+            {
+                "version": "v1",
+                "validation": SCHEMA,
+                "subresources": STATUS,
+                "versions": [VERSION],
+                "additionalPrinterColumns": [STORED_COLUMN],
+                "selectableFields": [{"jsonPath": ".v"}],
+                "conversion": {"strategy": "None"},
+                "preserveUnknownFields": False,
+            },
+            {
+                "versions": [
+                    {
+                        **VERSION,
+                        "schema": SCHEMA,
+                        "subresources": STATUS,
+                        "additionalPrinterColumns": [COLUMN],
+                        "selectableFields": [{"jsonPath": ".v"}],
+                    }
+                ],
+                "conversion": {"strategy": "None"},
+            },
+        ),
+        (
+            {
+                "version": "v1",
+                "versions": [
+                    {**VERSION, "schema": SCHEMA, "additionalPrinterColumns": [STORED_COLUMN]},
+                    {"name": "v2", "served": True, "storage": False, "schema": FREE},
+                ],
+                "conversion": {
+                    "strategy": "Webhook",
+                    "webhookClientConfig": CLIENT,
+                    "conversionReviewVersions": ["v1"],
+                },
+                "preserveUnknownFields": False,
+            },
+            {
+                "versions": [
+                    {**VERSION, "schema": SCHEMA, "additionalPrinterColumns": [COLUMN]},
+                    {"name": "v2", "served": True, "storage": False, "schema": FREE},
+                ],
+                "conversion": {
+                    "strategy": "Webhook",
+                    "webhook": {"clientConfig": CLIENT, "conversionReviewVersions": ["v1"]},
+                },
+            },
+        ),
+        ({"version": "v1"}, {"versions": [VERSION], "preserveUnknownFields": True}),
+    ],
+)
+def test_definition_in_the_version_stored_by_kube_apiserver_is_read_as_v1(
+    stored: dict[str, object], spec: dict[str, object]
+) -> None:
+    head = {"kind": "CustomResourceDefinition", "apiVersion": "apiextensions.k8s.io/v1beta1"}
+    value = json.dumps({**head, "metadata": {"name": "ws.example.com"}, "spec": stored}, separators=(",", ":"))
+
+    data, _ = StorageCodec(Layout("/registry", {}), Encryption(), Identity()).read(
+        "apiextensions.k8s.io/customresourcedefinitions", "ws.example.com", value.encode()
+    )
+
+    found = objects.decode(data)
+    assert (found["apiVersion"], found["spec"]) == ("apiextensions.k8s.io/v1", spec)
