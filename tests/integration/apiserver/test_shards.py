@@ -56,11 +56,11 @@ def test_shards_partition_a_list(api: Api) -> None:
 
 def test_shards_combine_with_labels_and_pages(api: Api) -> None:
     shard = names(api.ok("GET", f"{MAPS}?{query(1)}"))
-    labelled = api.ok("GET", f"{MAPS}?{query(1)}&labelSelector=even=True")
+    labeled = api.ok("GET", f"{MAPS}?{query(1)}&labelSelector=even=True")
     page = api.ok("GET", f"{MAPS}?{query(1)}&limit=1")
     rest = api.ok("GET", f"{MAPS}?{query(1)}&continue={page['metadata']['continue']}")
 
-    assert names(labelled) == {name for name in shard if int(name[1:]) % 2 == 0}
+    assert names(labeled) == {name for name in shard if int(name[1:]) % 2 == 0}
     assert names(page) | names(rest) == shard
     assert len(names(page)) == 1
     assert page["metadata"]["remainingItemCount"] == len(names(api.ok("GET", MAPS))) - 1
