@@ -39,6 +39,8 @@ DeviceHealthLookup = Callable[[str, str], Mapping[str, Sequence[DeviceHealth]]]
 PARALLEL_SENDS = 8
 RETRY_SECONDS = 10.0
 """Maximum back-off before a failed status update is retried."""
+_INVALID = frozenset([400, 413, 415, 422])
+"""HTTP codes of a status that the API server would reject again."""
 OVERWRITE_CHECK_SECONDS = 10.0
 """Time for the watch to deliver a sent status before the API's status is considered overwritten."""
 SYNC_DURATION = Histogram(
@@ -393,7 +395,7 @@ class StatusManager:
         except ApiNotFound:
             return
         except ApiError as error:
-            if error.transient or error.code == 0 or error.code >= 500 or error.code == 429:
+            if error.code not in _INVALID:
                 entry.changed_at = changed_at
                 raise
             _log.info(

@@ -13,7 +13,7 @@ from nodeagent.config.features import build_gates
 from nodeagent.contracts.api import PODS
 from nodeagent.contracts.devices import DeviceHealth
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
-from nodeagent.errors import ApiUnavailable
+from nodeagent.errors import ApiError, ApiUnavailable
 from nodeagent.model.pod import Container, PodCondition, PodIp
 from nodeagent.model.wire import to_wire
 from nodeagent.pluginmanager import PluginManager
@@ -124,6 +124,22 @@ async def test_failed_patches_do_not_delay_the_status_of_another_pod(clock):
         await clock.settle()
 
     assert [call.name for call in api.made("patch")][PARALLEL_SENDS:] == ["other"]
+
+
+@pytest.mark.parametrize(
+    ("code", "attempts"), [(401, 2), (403, 2), (409, 2), (429, 2), (500, 2), (400, 1), (413, 1), (422, 1)]
+)
+async def test_rejected_status_is_sent_again_unless_it_is_invalid(clock, code, attempts):
+    api, pod = FakeApi(), make_pod("web")
+    manager = make_manager(clock, api)
+    api.fail("patch", ApiError("rejected", code=code), times=1)
+
+    async with sending(manager):
+        manager.update(pod, None)
+        await clock.settle()
+        await clock.advance(20)
+
+    assert len(api.made("patch")) == attempts
 
 
 async def test_termination_of_a_container_is_counted_once(clock):
