@@ -56,25 +56,24 @@ class SignerMetrics:
         for name, text, at in (
             (
                 "fetch_keys_success_timestamp",
-                "Unix Timestamp in seconds of the last successful FetchKeys request",
+                "Time of the last successful request for keys, in seconds since the epoch",
                 self._fetched_at,
             ),
             (
                 "fetch_keys_data_timestamp",
-                "Unix Timestamp in seconds of the last successful FetchKeys data_timestamp value returned by the "
-                "external signer",
+                "Time of the keys in the last response of the signer, in seconds since the epoch",
                 self._data_at,
             ),
         ):
             page.gauge(f"{_PREFIX}_{name}", text, (), [] if at is None else [((), at)])
         for name, text, counts in (
-            ("fetch_keys_request_total", "Total attempts at syncing supported JWKs", self._fetched),
-            ("sign_request_total", "Total attempts at signing JWT", self._signed),
+            ("fetch_keys_request_total", "Number of requests for keys by status code", self._fetched),
+            ("sign_request_total", "Number of requests to sign a token by status code", self._signed),
         ):
             page.counter(f"{_PREFIX}_{name}", text, ("code",), counts_of(counts))
         page.histogram(
             f"{_PREFIX}_request_duration_seconds",
-            "Request duration and time for calls to external-jwt-signer",
+            "Durations of calls of the signer by method and status code",
             ("method", "code"),
             self._seconds.items(),
         )
