@@ -36,6 +36,10 @@ class Sandbox:
     ip: str
     handler: str = ""
     ready: bool = True
+    pending_stops: int = 0
+    """Number of calls to stop it that have not returned."""
+    stop_outlived_client: bool = False
+    """A client crashed while its call to stop the sandbox was pending; the call can take effect at any time."""
 
     _listed: Any = None
 
@@ -161,6 +165,9 @@ class SimulatedRuntime:
         """Execute a call; never raises."""
         if name == "StopContainer" and (container := self.containers.get(request.container_id)) is not None:
             container.requested_at = container.requested_at or self._clock.now()
+        stopping = self.sandboxes.get(request.pod_sandbox_id) if name == "StopPodSandbox" else None
+        if stopping is not None:
+            stopping.pending_stops += 1
         try:
             while self.hanging & {name, "*"}:
                 await self._released.wait()
@@ -176,6 +183,9 @@ class SimulatedRuntime:
             return bytes(response.SerializeToString())
         except RuntimeProblem as problem:
             return problem
+        finally:
+            if stopping is not None:
+                stopping.pending_stops -= 1
 
     async def stream(self, name: str) -> AsyncIterator[bytes]:
         """Yield the messages of a stream of notifications."""
@@ -207,6 +217,8 @@ class SimulatedRuntime:
         """Drop the streams and calls of a client that has crashed."""
         self._streams.clear()
         self._lost.clear()
+        for sandbox in self.sandboxes.values():
+            sandbox.stop_outlived_client |= bool(sandbox.pending_stops)
 
     def release(self) -> None:
         """Continue the calls that hang."""
