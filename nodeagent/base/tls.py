@@ -296,12 +296,24 @@ def server_context(
 
 
 def limit_curves(context: Any, curves: Sequence[int]) -> None:
-    """Allow only *curves* in the key exchanges of *context*; several only if :data:`SEVERAL_CURVES`."""
+    """Allow only *curves* in the key exchanges of *context*; several only if :data:`SEVERAL_CURVES`.
+
+    :raises ssl.SSLError: Python's ssl module cannot set the curve, see :func:`can_limit_to`.
+    """
     names = list(dict.fromkeys(CURVES[curve] for curve in curves))
     if SEVERAL_CURVES:
         context.set_groups(":".join(names))
     else:
         context.set_ecdh_curve(*names)
+
+
+def can_limit_to(curve: int) -> bool:
+    """Return whether Python's ssl module can restrict key exchanges to *curve*; that of Debian 12 cannot to X25519."""
+    try:
+        limit_curves(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), [curve])
+    except ssl.SSLError:
+        return False
+    return True
 
 
 def parse_min_version(name: str) -> ssl.TLSVersion:

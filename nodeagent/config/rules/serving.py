@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from nodeagent.base.names import is_ip
-from nodeagent.base.tls import CURVES, INSECURE_CIPHERS, MIN_VERSIONS, PREFERRED_CIPHERS, SEVERAL_CURVES, TLS13_CIPHERS
+from nodeagent.base.tls import (
+    CURVES,
+    INSECURE_CIPHERS,
+    MIN_VERSIONS,
+    PREFERRED_CIPHERS,
+    SEVERAL_CURVES,
+    TLS13_CIPHERS,
+    can_limit_to,
+)
 from nodeagent.config.codec import nearest
 from nodeagent.config.rules.check import Check
 
@@ -62,6 +70,9 @@ def _check_tls(check: Check) -> None:
     for index, curve in enumerate(config.tls_curve_preferences):
         if curve not in CURVES:
             rule = f"is not a supported curve; supported: {', '.join(map(str, CURVES))}"
+            check.report(f"tlsCurvePreferences[{index}]", curve, rule)
+        elif not can_limit_to(curve):
+            rule = f"is {CURVES[curve]}, to which the ssl module of this Python cannot restrict key exchanges"
             check.report(f"tlsCurvePreferences[{index}]", curve, rule)
     if config.server_tls_bootstrap:
         check.needs_gate("serverTLSBootstrap", "RotateNodeAgentServerCertificate")

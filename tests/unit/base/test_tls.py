@@ -126,9 +126,9 @@ def test_version_below_the_minimum_is_rejected(server_pair, minimum, version):
         _connect(server, _client(minimum_version=version, maximum_version=version))
 
 
-@pytest.mark.parametrize(("curve", "matches"), [("X25519", True), ("secp384r1", False)])
+@pytest.mark.parametrize(("curve", "matches"), [("secp384r1", True), ("prime256v1", False)])
 def test_key_exchange_is_limited_to_the_configured_curve(server_pair, curve, matches):
-    server, client = tls.server_context(*server_pair, curves=[29, 29]), _client()
+    server, client = tls.server_context(*server_pair, curves=[24, 24]), _client()
     client.set_ecdh_curve(curve)
 
     if matches:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ssl
+from unittest.mock import Mock
+
 import pytest
 
+from nodeagent.base import tls
 from nodeagent.base.logging import LoggingSettings, StreamOptions, VModule
 from nodeagent.config.rules.node import logging_settings
 
@@ -545,7 +549,7 @@ RIGHT = [
     "authorization: {mode: AlwaysAllow}",
     "serverTLSBootstrap: true",
     "enableSystemLogQuery: true\nfeatureGates: {NodeLogQuery: true}",
-    "tlsCurvePreferences: [29]",
+    "tlsCurvePreferences: [24]",
     "showHiddenMetricsForVersion: '1.28'",
     "staticPodURL: https://u:p@host:8443/pods\nstaticPodURLHeader: {X-Key: [a, b]}",
     "podsPerCore: 110",
@@ -616,6 +620,16 @@ def test_violated_rule_is_reported(rejected, text, path, rule):
     found = rejected(text)
 
     assert [violated for where, violated in found if where == path and violated.startswith(rule)], found
+
+
+def test_curve_that_the_ssl_module_cannot_set_is_reported(rejected, monkeypatch):
+    monkeypatch.setattr(ssl.SSLContext, "set_ecdh_curve", Mock(side_effect=ssl.SSLError("unknown group")))
+    monkeypatch.setattr(tls, "SEVERAL_CURVES", False)
+
+    found = rejected("tlsCurvePreferences: [29]")
+
+    rule = "is X25519, to which the ssl module of this Python cannot restrict key exchanges"
+    assert ("tlsCurvePreferences[0]", rule) in found
 
 
 @pytest.mark.parametrize("text", RIGHT)
