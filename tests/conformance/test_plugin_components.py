@@ -123,7 +123,7 @@ def provided(plugin, hook, context, **arguments):
 class TestApiRecorder(EventRecorderContract):
     @pytest.fixture
     async def recorder(self, context):
-        return load_plugin(event_recorder).provide("nodeagent_provide_event_recorder", context=context)
+        return load_plugin(event_recorder, context=context).provide("nodeagent_provide_event_recorder", context=context)
 
     @pytest.fixture
     def emitted(self, api, clock):
@@ -139,7 +139,7 @@ class TestLogRecorder(EventRecorderContract):
     async def recorder(self, tmp_path, clock, caplog):
         caplog.set_level(logging.INFO)
         context = make_context(tmp_path, clock=clock)
-        return load_plugin(event_recorder).provide("nodeagent_provide_event_recorder", context=context)
+        return load_plugin(event_recorder, context=context).provide("nodeagent_provide_event_recorder", context=context)
 
     @pytest.fixture
     def emitted(self, caplog):

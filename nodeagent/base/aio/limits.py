@@ -66,3 +66,7 @@ class TokenBuckets:
         taken = tokens >= 1
         self._buckets[key] = (tokens - 1 if taken else tokens, now)
         return taken
+
+    def forget(self, key: Hashable) -> None:
+        """Drop the bucket of *key*, which fills it again."""
+        self._buckets.pop(key, None)

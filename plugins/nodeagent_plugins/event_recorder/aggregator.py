@@ -5,9 +5,9 @@ different messages of one reason on, each within ten minutes of the last, furthe
 occurrence that exceeds the limit per object is counted, and sent with the next one that does not.
 
 Unlike the kubelet, the recorder keeps a series while the server is unavailable, and sends repeats within a few seconds
-together. A series without an occurrence for an hour ends, as those of deleted pods would accumulate. The number of
-series is bounded: first those with nothing to send are evicted, then repeats of Normal events. Repeats of Warnings and
-series that were never sent are evicted last.
+together. The series of an object that has ended are dropped once they are sent, others after an hour without an
+occurrence. The number of series is bounded: first those with nothing to send are evicted, then repeats of Normal
+events. Repeats of Warnings and series that were never sent are evicted last.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from nodeagent.base.aio import Clock, TokenBuckets
 from nodeagent.base.structs import MutableStruct
 from nodeagent.contracts.events import EventType
 from nodeagent.model.meta import ObjectReference
+
+_Key = tuple[Hashable, ...]
+"""Starts with the object."""
 
 CAPACITY = 4096
 SIMILAR_LIMIT = 10
@@ -44,7 +47,7 @@ _MAX_WORD_BYTES = 128
 class Series(MutableStruct, eq=False):
     """An event and its repeats."""
 
-    key: Hashable
+    key: _Key
     regarding: ObjectReference
     related: ObjectReference | None
     type: EventType
@@ -65,6 +68,8 @@ class Series(MutableStruct, eq=False):
     recorded_at: float = 0.0
     """Monotonic time of the last occurrence."""
     tries: int = 0
+    ended: bool = False
+    """The object records no more events."""
     annotations: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -86,10 +91,10 @@ class EventAggregator:
 
     def __init__(self, clock: Clock, capacity: int = CAPACITY) -> None:
         self._clock, self._capacity = clock, capacity
-        self._series: OrderedDict[Hashable, Series] = OrderedDict()
-        self._firsts: OrderedDict[Hashable, Series] = OrderedDict()
-        self._repeats: OrderedDict[Hashable, Series] = OrderedDict()
-        self._similar: OrderedDict[Hashable, _Similar] = OrderedDict()
+        self._series: OrderedDict[_Key, Series] = OrderedDict()
+        self._firsts: OrderedDict[_Key, Series] = OrderedDict()
+        self._repeats: OrderedDict[_Key, Series] = OrderedDict()
+        self._similar: OrderedDict[_Key, _Similar] = OrderedDict()
         self._spam = TokenBuckets(1 / SPAM_REFILL_SECONDS, SPAM_BURST, clock, CAPACITY)
         self._serial = 0
         self.dropped = 0
@@ -119,8 +124,8 @@ class EventAggregator:
     ) -> None:
         """Record one occurrence."""
         reason = cut(reason, _MAX_WORD_BYTES) or "Unknown"
-        subject = (regarding.api_version, regarding.kind, regarding.namespace, regarding.name, regarding.uid)
-        alike: Hashable = (subject, type, reason)
+        subject = _subject(regarding)
+        alike: _Key = (subject, type, reason)
         if self._one_of_many(alike, note):
             note = SIMILAR_PREFIX + note
         else:
@@ -174,8 +179,12 @@ class EventAggregator:
         pause = REPEAT_SECONDS if series.sent_count else FIRST_REPEAT_SECONDS
         series.sent_count, series.due = count, self._clock.now() + pause
         series.tries = 0
-        if self._series.get(series.key) is series and series.unsent:
+        if self._series.get(series.key) is not series:
+            return  # Dropped since then.
+        if series.unsent:
             self._expect(series)
+        elif series.ended:
+            self.drop(series)
 
     def put_back(self, series: Series, *, newest_first: bool = False) -> None:
         """Queue a series again that could not be sent, at the end from which :meth:`take` removed it."""
@@ -198,6 +207,17 @@ class EventAggregator:
             if container.get(series.key) is series:
                 del container[series.key]
 
+    def end(self, regarding: ObjectReference) -> None:
+        """Drop the series of an object that records no more events, unsent ones once they are sent."""
+        subject = _subject(regarding)
+        for series in [each for key, each in self._series.items() if key[0] == subject]:
+            series.ended = True
+            if not series.unsent:
+                self.drop(series)
+        for alike in [key for key in self._similar if key[0] == subject]:
+            del self._similar[alike]
+        self._spam.forget(subject)
+
     # --- helpers ------------------------------------------------------------------------------------------
 
     def _accept(self, series: Series) -> None:
@@ -212,7 +232,7 @@ class EventAggregator:
         if series.sent_count and series.key not in self._repeats:
             self._repeats[series.key] = series
 
-    def _one_of_many(self, key: Hashable, note: str) -> bool:
+    def _one_of_many(self, key: _Key, note: str) -> bool:
         """Return whether there were so many similar events recently that this one is combined."""
         now = self._clock.now()
         similar = self._similar.get(key)
@@ -253,6 +273,10 @@ class EventAggregator:
         yield from (s for s in older if s.type is EventType.NORMAL)
         yield from (s for s in older if s.sent_count)
         yield from older
+
+
+def _subject(regarding: ObjectReference) -> Hashable:
+    return (regarding.api_version, regarding.kind, regarding.namespace, regarding.name, regarding.uid)
 
 
 def cut(text: str, most_bytes: int) -> str:

@@ -58,7 +58,8 @@ async def test_node_works_with_node_credentials(
         context = make_context(tmp_path, config=config, tasks=tasks, images=images)
         context.clock, context.api, context.new_api = clock, own, own.with_rate
         plugins = load_plugin(node_stats, name="node_stats", context=context)
-        context.recorder = load_plugin(event_recorder).provide("nodeagent_provide_event_recorder", context=context)
+        recorders = load_plugin(event_recorder, context=context)
+        context.recorder = recorders.provide("nodeagent_provide_event_recorder", context=context)
         manager = NodeManager(context, plugins)
         sets: list[list[str]] = []
         tasks.start(manager.run_status(), "status")

@@ -46,3 +46,12 @@ async def test_least_recently_used_bucket_is_evicted(clock: FakeClock) -> None:
     taken(buckets, "new", 1)
 
     assert (taken(buckets, "web", 1), taken(buckets, "db", 1)) == (0, 1)
+
+
+async def test_forgotten_bucket_is_full(clock: FakeClock) -> None:
+    buckets = make(clock)
+    taken(buckets, "web", BURST)
+
+    buckets.forget("web")
+
+    assert taken(buckets, "web", 100) == BURST

@@ -19,10 +19,10 @@ from nodeagent.errors import ApiError, ApiUnavailable
 from nodeagent.model.meta import ObjectReference
 from nodeagent.testing import FakeApi, FakeClock, make_pod
 from nodeagent.testing.context import make_config, make_context
-from nodeagent.testing.plugins import load_plugin
+from nodeagent.testing.plugins import load_plugin, notify
 from nodeagent.testing.transport import FakeTransport
 from nodeagent_plugins import event_recorder
-from nodeagent_plugins.event_recorder.aggregator import EventAggregator
+from nodeagent_plugins.event_recorder.aggregator import EventAggregator, Series
 from nodeagent_plugins.event_recorder.log import LogRecorder
 from nodeagent_plugins.event_recorder.recorder import ApiRecorder
 from nodeagent_plugins.event_recorder.sink import Sink
@@ -59,6 +59,12 @@ def messages(api: FakeApi) -> list[str]:
 
 def pod_named(name: str) -> ObjectReference:
     return make_pod(name).reference()
+
+
+def taken(aggregator: EventAggregator) -> Series:
+    series = aggregator.take()
+    assert series is not None
+    return series
 
 
 # --- what is sent ---------------------------------------------------------------------------------------------
@@ -233,6 +239,41 @@ async def test_ended_series_use_no_memory(clock: FakeClock) -> None:
     aggregator.record(WEB, EventType.NORMAL, "Pulling", "Pulling image", "", None)
 
     assert len(aggregator) == 1
+
+
+async def test_series_of_an_ended_object_use_no_memory(clock: FakeClock) -> None:
+    aggregator = EventAggregator(clock)
+    for regarding in (WEB, pod_named("other")):
+        aggregator.record(regarding, EventType.NORMAL, "Pulling", "Pulling image", "", None)
+        aggregator.mark_sent(series := taken(aggregator), series.count)
+
+    aggregator.end(pod_named("web"))
+
+    assert len(aggregator) == 1
+
+
+async def test_unsent_series_of_an_ended_object_is_dropped_after_it_is_sent(clock: FakeClock) -> None:
+    aggregator = EventAggregator(clock)
+    aggregator.record(WEB, EventType.NORMAL, "Killing", "Stopping container", "", None)
+
+    aggregator.end(pod_named("web"))
+    aggregator.mark_sent(taken(aggregator), 1)
+
+    assert len(aggregator) == 0
+
+
+async def test_repeat_of_an_ended_object_is_sent(clock: FakeClock) -> None:
+    aggregator = EventAggregator(clock)
+    aggregator.record(WEB, EventType.NORMAL, "Killing", "Stopping container", "", None)
+    in_flight = taken(aggregator)
+    aggregator.record(WEB, EventType.NORMAL, "Killing", "Stopping container", "", None)
+
+    aggregator.end(pod_named("web"))
+    aggregator.mark_sent(in_flight, 1)
+    await clock.advance(1)
+    aggregator.mark_sent(repeat := taken(aggregator), repeat.count)
+
+    assert (repeat.count, len(aggregator)) == (2, 0)
 
 
 async def test_expired_event_is_created_again_with_its_count(
@@ -437,7 +478,7 @@ async def test_configured_rate_is_enforced(tmp_path: Path, clock: FakeClock, tas
     client = Client(transport, clock)
     config = make_config(event_record_qps=2, event_burst=3)
     context = make_context(tmp_path, clock=clock, config=config, tasks=tasks, new_api=client.with_rate)
-    recorder = load_plugin(event_recorder).provide("nodeagent_provide_event_recorder", context=context)
+    recorder = load_plugin(event_recorder, context=context).provide("nodeagent_provide_event_recorder", context=context)
     for number in range(10):
         recorder.record(WEB, EventType.NORMAL, f"Reason{number}", "note")
 
@@ -456,7 +497,7 @@ async def test_rate_of_zero_is_unlimited(tmp_path: Path, clock: FakeClock, tasks
     client = Client(transport, clock)
     config = make_config(event_record_qps=0, event_burst=1)
     context = make_context(tmp_path, clock=clock, config=config, tasks=tasks, new_api=client.with_rate)
-    recorder = load_plugin(event_recorder).provide("nodeagent_provide_event_recorder", context=context)
+    recorder = load_plugin(event_recorder, context=context).provide("nodeagent_provide_event_recorder", context=context)
     for number in range(20):
         recorder.record(WEB, EventType.NORMAL, f"Reason{number}", "note")
 
@@ -467,11 +508,30 @@ async def test_rate_of_zero_is_unlimited(tmp_path: Path, clock: FakeClock, tasks
     assert (sent["apiVersion"], sent["kind"]) == ("v1", "Event")
 
 
+async def test_event_of_a_terminated_pod_that_occurs_again_starts_a_new_series(
+    tmp_path: Path, api: FakeApi, clock: FakeClock, tasks: TaskOwner
+) -> None:
+    context = make_context(tmp_path, clock=clock, api=api, tasks=tasks)
+    plugins = load_plugin(event_recorder, context=context)
+    recorder = plugins.provide("nodeagent_provide_event_recorder", context=context)
+    for name in ("web", "other"):
+        recorder.record(pod_named(name), EventType.NORMAL, "Killing", "Stopping container")
+    await clock.advance(1)
+
+    await notify(plugins, "nodeagent_pod_terminated", pod=make_pod("web"))
+    for name in ("web", "other"):
+        recorder.record(pod_named(name), EventType.NORMAL, "Killing", "Stopping container")
+    await clock.advance(1)
+
+    counts = [(event["involvedObject"]["name"], event["count"]) for event in api.all(CORE_EVENTS)]
+    assert sorted(counts) == [("other", 2), ("web", 1), ("web", 1)]
+
+
 async def test_hook_provide_event_recorder_logs_on_a_standalone_node(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     context = make_context(tmp_path)
-    recorder = load_plugin(event_recorder).provide("nodeagent_provide_event_recorder", context=context)
+    recorder = load_plugin(event_recorder, context=context).provide("nodeagent_provide_event_recorder", context=context)
 
     with caplog.at_level(logging.INFO):
         recorder.record(WEB, EventType.NORMAL, "Started", "Started container web")
