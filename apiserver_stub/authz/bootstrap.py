@@ -43,7 +43,7 @@ _NODE = "system:node"
 async def ensure_bootstrap_policy(
     store: Store, identity: Identity, gates: FeatureGates | None = None, release: Release = OLDEST
 ) -> None:
-    """Create missing default roles and bindings and reconcile the existing ones.
+    """Create missing default roles and bindings and reconcile the existing ones that can be read.
 
     :raises StoreUnavailable: a write could not be made durable.
     """
@@ -171,7 +171,10 @@ def _autoupdate(identity: Identity) -> str:
 async def _ensure(store: Store, collection: str, desired: Object, autoupdate: str) -> None:
     metadata = desired["metadata"]
     key = objects.key_of(metadata.get("namespace", ""), metadata["name"])
-    current = store.collection(collection).get(key)
+    found = store.collection(collection)
+    if key in found.unreadable:
+        return
+    current = found.get(key)
     if current is not None and _completed(current, desired, autoupdate) is None:
         return
 

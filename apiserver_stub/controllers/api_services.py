@@ -83,7 +83,7 @@ class Registration:
         return found
 
     async def register(self) -> None:
-        """Create, update and delete API services as required, many concurrently.
+        """Create, update and delete API services as required, many concurrently; unreadable ones are kept.
 
         :raises StoreUnavailable: a write could not be made durable.
         """
@@ -92,6 +92,7 @@ class Registration:
         kept = {record.key: objects.decode(record.data) for record in self._stored().view()}
         due = [name for name, obj in self._desired.items() if name not in kept or self._differs(kept[name], obj)]
         due += [name for name, obj in kept.items() if name not in self._desired and self._is_due(obj)]
+        due = [name for name in due if name not in self._stored().unreadable]
         for start in range(0, len(due), _AT_ONCE):
             await asyncio.gather(*(self._write(name) for name in due[start : start + _AT_ONCE]))
 

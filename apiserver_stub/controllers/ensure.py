@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 async def ensure(store: Store, collection: str, obj: Object) -> None:
-    """Create *obj* unless an object with its name exists.
+    """Create *obj* unless an object with its name exists, even one that cannot be read.
 
     :raises StoreUnavailable: the write could not be made durable.
-    :raises StoreRejected: the store rejects the object, or cannot read the existing one.
+    :raises StoreRejected: the store rejects the object.
     """
     metadata = obj["metadata"]
     key = objects.key_of(metadata.get("namespace", ""), metadata["name"])
-    if store.collection(collection).get(key) is not None:
+    if store.collection(collection).exists(key):
         return
     metadata |= {"uid": objects.new_uid(), "creationTimestamp": objects.now()}
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object, dig, parse_time
-from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove, StoreUnavailable
+from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove, StoreRejected, StoreUnavailable
 from nodeagent.base.aio import Clock, SystemClock
 from nodeagent.base.identity import Identity
 
@@ -63,7 +63,7 @@ class ServerIdentity:
                 if collected_at is None or self._clock.now() - collected_at >= _COLLECTION_SECONDS:
                     await self._remove_expired()
                     collected_at = self._clock.now()
-            except StoreUnavailable as error:
+            except (StoreUnavailable, StoreRejected) as error:
                 _log.warning("Failed to renew the identity lease", extra={"err": error})
             jitter = 1 + _JITTER * random.random()  # noqa: S311 - distributes load, not security-relevant
             await self._clock.sleep(_RENEWAL_SECONDS * jitter)

@@ -71,7 +71,7 @@ class AddressAllocation(Struct, frozen=True, eq=False):
             for count, number in enumerate(_candidates(network), 1):
                 if count % _STEP == 0:
                     await asyncio.sleep(0)
-                if addresses.get(self._name(number)) is None and await self._create(store, number, service):
+                if not addresses.exists(self._name(number)) and await self._create(store, number, service):
                     return number
         raise AllocationError(_FULL)
 
@@ -101,6 +101,8 @@ async def create(store: Store, kinds: AddressObjects, name: str, service: Servic
 
     :raises StoreUnavailable: the write could not be made durable.
     """
+    if store.collection(kinds.addresses).exists(name):
+        return False
     created = False
 
     def decide(current: Record | None) -> Outcome:

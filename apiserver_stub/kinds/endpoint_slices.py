@@ -30,9 +30,10 @@ def endpoint_slice_group(identity: Identity) -> str:
 class EndpointSliceStrategy(Strategy):
     """EndpointSlices; the address type is immutable."""
 
-    def __init__(self, rules: AddressRules = EARLY_RULES, *, has_node_hints: bool = False) -> None:
+    def __init__(self, identity: Identity, rules: AddressRules = EARLY_RULES, *, has_node_hints: bool = False) -> None:
         """Keep the hints for nodes of new endpoints if *has_node_hints* (spec: gate.PreferSameTrafficDistribution)."""
         self._rules, self._has_node_hints = rules, has_node_hints
+        self._node = identity.label("hostname")
 
     def default(self, new: Object) -> None:
         defaulting.ENDPOINT_SLICE.apply(new)
@@ -45,11 +46,13 @@ class EndpointSliceStrategy(Strategy):
 
     def prepare_create(self, new: Object) -> None:
         new["metadata"]["generation"] = 1
+        self._drop_topology(new, None)
         if not self._has_node_hints:
             _drop_node_hints(new)
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
         """Accept all fields, hints for nodes if they are in use; there is no status."""
+        self._drop_topology(new, old)
         if not self._has_node_hints and not any("forNodes" in hints for hints in _hints(old)):
             _drop_node_hints(new)
 
@@ -64,10 +67,19 @@ class EndpointSliceStrategy(Strategy):
         warnings = ["spec.addressType: FQDN endpoints are deprecated"] if is_deprecated else []
         return warnings + slice_warnings(new, self._rules)
 
-    def canonicalize(self, new: Object) -> None:
-        """Drop the deprecated topology, which only removed API versions could set."""
+    def _drop_topology(self, new: Object, old: Object | None) -> None:
+        """Drop the deprecated topology, which only removed API versions could set, from changed endpoints.
+
+        The name of a node that it contained remains as the node name.
+        """
+        before = (old or {}).get("endpoints") or ()
+        if new.get("endpoints") == before:
+            return
+        nodes = {(endpoint.get("deprecatedTopology") or {}).get(self._node) for endpoint in before}
         for endpoint in new.get("endpoints") or ():
-            endpoint.pop("deprecatedTopology", None)
+            node = (endpoint.pop("deprecatedTopology", None) or {}).get(self._node)
+            if node and node in nodes and endpoint.get("nodeName") is None:
+                endpoint["nodeName"] = node
 
 
 def _hints(item: Object) -> list[Object]:
@@ -89,6 +101,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             hashed_version="v1" if settings.compatibility_version >= _STORED_STABLE else "v1beta1",
             metadata_rules=MetadataRules(changes=0),
             strategy=EndpointSliceStrategy(
+                settings.identity,
                 AddressRules.of(settings.gates, settings.compatibility_version),
                 has_node_hints=settings.gates.enabled("PreferSameTrafficDistribution"),
             ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from apiserver_stub.apimachinery import media
 from apiserver_stub.egress.selector import DIRECT, EgressSelector
+from apiserver_stub.server.stored_objects import StoredObjects
 from apiserver_stub.storage import encryption
 from apiserver_stub.storage.base import Store, StoreUnavailable
 from apiserver_stub.storage.codec import StorageCodec
@@ -38,6 +39,9 @@ STATUS_SECONDS, RETRY_SECONDS = 60.0, 10.0
 """Interval between requests for the status of key management services, and after a failure."""
 RELOAD_SECONDS = 60.0
 """Interval between checks of the encryption configuration file."""
+
+_Codecs = Callable[[str], StorageCodec]
+"""Return the codec of a backend for its default media type."""
 
 
 class Storage(Struct, frozen=True):
@@ -68,6 +72,11 @@ async def build_storage(
     load = partial(encryption.load_config, identity=options.identity, allows_kms_v1=v1)
     at_rest = Encryption(await asyncio.to_thread(load, path) if path is not None else None)
     await _refresh_key_services(at_rest)
+    complete = StoredObjects(options, resources).complete
+
+    def codec(default: str) -> StorageCodec:
+        return StorageCodec(layout, at_rest, options.identity, options.storage_media_type or default, complete)
+
     calls = StoreRequestMetrics()
     sockets: dict[str, Path] = {}
     if egress.etcd is not None and stack is not None:
@@ -77,7 +86,7 @@ async def build_storage(
         stack.push_async_callback(local.close)
         sockets = await _sockets(options, local)
     try:
-        return Storage(_build(options, layout, at_rest, calls, sockets), layout, at_rest, calls)
+        return Storage(_build(options, layout, codec, calls, sockets), layout, at_rest, calls)
     except OSError as error:
         raise StoreUnavailable(str(error)) from error
 
@@ -93,7 +102,7 @@ async def _sockets(options: Options, local: LocalSockets) -> dict[str, Path]:
 
 
 def _build(
-    options: Options, layout: Layout, at_rest: Encryption, calls: StoreRequestMetrics, sockets: Mapping[str, Path]
+    options: Options, layout: Layout, codec: _Codecs, calls: StoreRequestMetrics, sockets: Mapping[str, Path]
 ) -> Store:
     overrides: dict[str, tuple[str, ...]] = {
         name: urls for name, urls in options.store_servers_overrides.items() if name in layout.collections
@@ -102,15 +111,14 @@ def _build(
         overrides[_RANGES] = overrides[_SERVICES]  # Allocations are stored with the Services.
     main: Store
     if options.store_servers:
-        main = _etcd(options, layout.without(overrides), layout, options.store_servers, at_rest, calls, sockets)
+        main = _etcd(options, layout.without(overrides), codec, options.store_servers, calls, sockets)
     else:
-        codec = StorageCodec(layout, at_rest, options.identity, options.storage_media_type or media.JSON)
         interval = options.store_compaction_interval_seconds
-        main = SqliteStore(options.data_dir / "store.db", codec=codec, compaction_seconds=interval)
+        main = SqliteStore(options.data_dir / "store.db", codec=codec(media.JSON), compaction_seconds=interval)
     if not overrides:
         return main
     stores = {
-        name: _etcd(options, layout.only([name]), layout, urls, at_rest, calls, sockets, root=layout.directory(name))
+        name: _etcd(options, layout.only([name]), codec, urls, calls, sockets, root=layout.directory(name))
         for name, urls in overrides.items()
     }
     return CompositeStore(main, stores)
@@ -119,9 +127,8 @@ def _build(
 def _etcd(
     options: Options,
     stored: Layout,
-    layout: Layout,
+    codec: _Codecs,
     urls: tuple[str, ...],
-    at_rest: Encryption,
     calls: StoreRequestMetrics,
     sockets: Mapping[str, Path],
     *,
@@ -134,12 +141,7 @@ def _etcd(
     return EtcdStore(
         EtcdClient(urls, files, observe=calls.count, sockets=sockets),
         stored,
-        StorageCodec(
-            layout,
-            at_rest,
-            options.identity,
-            options.storage_media_type or options.identity.protobuf_media_type,
-        ),
+        codec(options.identity.protobuf_media_type),
         root=root,
         reuse_seconds=options.lease_reuse_duration_seconds,
         compaction_seconds=options.store_compaction_interval_seconds,

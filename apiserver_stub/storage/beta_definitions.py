@@ -6,8 +6,8 @@ from copy import deepcopy
 from typing import Any
 
 from apiserver_stub.apimachinery.objects import Object
+from nodeagent.base.identity import Identity
 
-KIND, VERSION = "CustomResourceDefinition", "v1beta1"
 _OF_VERSIONS = {
     "validation": "schema",
     "subresources": "subresources",
@@ -18,8 +18,8 @@ _OF_VERSIONS = {
 _COLUMNS = "additionalPrinterColumns"
 
 
-def as_v1(definition: Object, group: str) -> Object:
-    """Return *definition* in version v1 of *group*, with the defaults of v1beta1."""
+def as_v1(definition: Object, identity: Identity) -> Object:
+    """Return *definition* in version v1, with the defaults of v1beta1."""
     spec = {**(definition.get("spec") or {})}
     only = spec.pop("version", "")
     common = {name: value for old, name in _OF_VERSIONS.items() if (value := spec.pop(old, None)) is not None}
@@ -30,7 +30,7 @@ def as_v1(definition: Object, group: str) -> Object:
     spec.setdefault("preserveUnknownFields", True)
     if not spec["preserveUnknownFields"]:
         del spec["preserveUnknownFields"]
-    return {**definition, "apiVersion": f"{group}/v1", "spec": spec}
+    return {**definition, "apiVersion": f"{identity.group('apiextensions')}/v1", "spec": spec}
 
 
 def _version(version: Object) -> Object:

@@ -7,21 +7,22 @@ revision, which the store assigns.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from apiserver_stub.apimachinery import media, objects
-from apiserver_stub.storage import beta_definitions
+from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.storage.encryption import IDENTITY, DecryptionError, Encryption, Transformer
 from apiserver_stub.storage.layout import Layout
+from apiserver_stub.storage.stored_versions import conversions
 from nodeagent.base import apiproto, yamlsafe
 from nodeagent.base.identity import Identity
 from nodeagent.base.structs import Struct
 
 _MAGIC = b"k8s\0"
-_AS_SERVED = re.compile(rb'\{"kind":"[^"\\]*","apiVersion":"[^"\\]*","metadata":\{')
-_DEFINITION = b'{"kind":"%s",' % beta_definitions.KIND.encode()
+_AS_SERVED = re.compile(rb'\{"kind":"([^"\\]*)","apiVersion":"([^"\\]*)","metadata":\{')
 _STORED = yamlsafe.Limits(max_bytes=16 << 20)
 
 
@@ -29,16 +30,22 @@ class UndecodableObject(DecryptionError):
     """A stored value was decrypted, but is not an object."""
 
 
+def _keep(obj: Object) -> None:
+    """Leave *obj* unchanged."""
+
+
 class StorageCodec(Struct, frozen=True):
     """Encoding and encryption of stored values.
 
     :param media_type: media type of new values.
+    :param complete: completes an object that was stored as protobuf, in place; raises ``ValueError`` if it is invalid.
     """
 
     layout: Layout
     encryption: Encryption
     identity: Identity
     media_type: str = media.JSON
+    complete: Callable[[Object], None] = _keep
 
     def plain(self, collection: str) -> bool:
         """Return whether values of *collection* are stored in their served form."""
@@ -60,7 +67,7 @@ class StorageCodec(Struct, frozen=True):
         """
         full_key = self.layout.full_key(collection, key).encode()
         value, transformer = self.encryption.decrypt(collection, stored, full_key)
-        return _decode(value, self.identity), transformer
+        return self._decode(value), transformer
 
     def is_stale(self, collection: str, identity: bytes) -> bool:
         """Return whether a value encrypted by the transformer *identity* must be rewritten with the current one."""
@@ -80,24 +87,29 @@ class StorageCodec(Struct, frozen=True):
             return text
         return data + b"\n"
 
+    def _decode(self, value: bytes) -> bytes:
+        identity = self.identity
+        try:
+            if value.startswith(_MAGIC):
+                obj: Any = apiproto.decode(value, identity.api_domain)
+            elif value[:1] == b"{":
+                head = _AS_SERVED.match(value)
+                if head is not None and not _is_converted(head, identity) and b'"resourceVersion"' not in value:
+                    return value.rstrip(b"\n")
+                obj = objects.decode(value)
+            else:
+                obj = yamlsafe.load(value, _STORED)
+            if not isinstance(obj, dict) or not isinstance(obj.get("kind"), str):
+                raise UndecodableObject("the stored data is not an object")
+            obj.setdefault("metadata", {})
+            if (convert := conversions(identity).get((obj["kind"], obj.get("apiVersion") or ""))) is not None:
+                obj = convert(obj)
+            if value.startswith(_MAGIC):
+                self.complete(obj)
+            return objects.encode_for_store(obj)
+        except (ValueError, KeyError, TypeError, apiproto.ProtobufError, msgspec.MsgspecError) as error:
+            raise UndecodableObject(f"the stored data cannot be decoded: {error}") from error
 
-def _decode(value: bytes, identity: Identity) -> bytes:
-    try:
-        if value.startswith(_MAGIC):
-            obj: Any = apiproto.decode(value, identity.api_domain)
-        elif value[:1] == b"{":
-            served = _AS_SERVED.match(value) and not value.startswith(_DEFINITION)
-            if served and b'"resourceVersion"' not in value:
-                return value.rstrip(b"\n")
-            obj = objects.decode(value)
-        else:
-            obj = yamlsafe.load(value, _STORED)
-        if not isinstance(obj, dict) or not isinstance(obj.get("kind"), str):
-            raise UndecodableObject("the stored data is not an object")
-        obj.setdefault("metadata", {})
-        group = identity.group("apiextensions")
-        if (obj.get("apiVersion"), obj["kind"]) == (f"{group}/{beta_definitions.VERSION}", beta_definitions.KIND):
-            obj = beta_definitions.as_v1(obj, group)
-        return objects.encode_for_store(obj)
-    except (ValueError, KeyError, TypeError, apiproto.ProtobufError, msgspec.MsgspecError) as error:
-        raise UndecodableObject(f"the stored data cannot be decoded: {error}") from error
+
+def _is_converted(head: re.Match[bytes], identity: Identity) -> bool:
+    return tuple(map(bytes.decode, head.groups())) in conversions(identity)

@@ -61,6 +61,10 @@ class Collection:
     def get(self, key: str) -> Record | None:
         return self._records.get(key)
 
+    def exists(self, key: str) -> bool:
+        """Return whether there is a record or an unreadable value at *key*."""
+        return key in self._records or key in self.unreadable
+
     def first_unreadable(self, prefix: str = "") -> UnreadableValue | None:
         """Return one of the unreadable values whose key starts with *prefix*, if there is any."""
         return next((found for key, found in self.unreadable.items() if key.startswith(prefix)), None)

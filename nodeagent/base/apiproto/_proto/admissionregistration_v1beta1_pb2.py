@@ -17,7 +17,7 @@ from nodeagent.base.apiproto._proto import meta_v1_pb2 as nodeagent_dot_base_dot
 from nodeagent.base.apiproto._proto import options_pb2 as nodeagent_dot_base_dot_apiproto_dot___proto_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\nBnodeagent/base/apiproto/_proto/admissionregistration_v1beta1.proto\x12+nodeagent.api.admissionregistration.v1beta1\x1a=nodeagent/base/apiproto/_proto/admissionregistration_v1.proto\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"i\n\x0f\x41uditAnnotation\x12\x16\n\x03key\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\"\n\x0fvalueExpression\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01H\x01\x88\x01\x01\x42\x06\n\x04_keyB\x12\n\x10_valueExpression\"e\n\x11\x45xpressionWarning\x12\x1b\n\x08\x66ieldRef\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x1a\n\x07warning\x18\x03 \x01(\tB\x04\x88\xb5\x18\x01H\x01\x88\x01\x01\x42\x0b\n\t_fieldRefB\n\n\x08_warning\"\x86\x03\n\x0eMatchResources\x12?\n\x11namespaceSelector\x18\x01 \x01(\x0b\x32$.nodeagent.api.meta.v1.LabelSelector\x12<\n\x0eobjectSelector\x18\x02 \x01(\x0b\x32$.nodeagent.api.meta.v1.LabelSelector\x12[\n\rresourceRules\x18\x03 \x03(\x0b\x32\x44.nodeagent.api.admissionregistration.v1beta1.NamedRuleWithOperations\x12\x62\n\x14\x65xcludeResourceRules\x18\x04 \x03(\x0b\x32\x44.nodeagent.api.admissionregistration.v1beta1.NamedRuleWithOperations\x12\x18\n\x0bmatchPolicy\x18\x07 \x01(\tH\x00\x88\x01\x01:\n\x92\xb5\x18\x06\x61tomicB\x0e\n\x0c_matchPolicy\"\x88\x01\n\x17NamedRuleWithOperations\x12\x15\n\rresourceNames\x18\x01 \x03(\t\x12J\n\x06inline\x18\x02 \x01(\x0b\x32:.nodeagent.api.admissionregistration.v1.RuleWithOperations:\n\x92\xb5\x18\x06\x61tomic\"9\n\tParamKind\x12\x12\n\napiVersion\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t:\n\x92\xb5\x18\x06\x61tomic\"\xb1\x01\n\x08ParamRef\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12\x36\n\x08selector\x18\x03 \x01(\x0b\x32$.nodeagent.api.meta.v1.LabelSelector\x12$\n\x17parameterNotFoundAction\x18\x04 \x01(\tH\x00\x88\x01\x01:\n\x92\xb5\x18\x06\x61tomicB\x1a\n\x18_parameterNotFoundAction\"j\n\x0cTypeChecking\x12Z\n\x12\x65xpressionWarnings\x18\x01 \x03(\x0b\x32>.nodeagent.api.admissionregistration.v1beta1.ExpressionWarning\"\xa0\x02\n\x19ValidatingAdmissionPolicy\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12^\n\x04spec\x18\x02 \x01(\x0b\x32J.nodeagent.api.admissionregistration.v1beta1.ValidatingAdmissionPolicySpecB\x04\x88\xb5\x18\x01\x12\x62\n\x06status\x18\x03 \x01(\x0b\x32L.nodeagent.api.admissionregistration.v1beta1.ValidatingAdmissionPolicyStatusB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\xca\x01\n ValidatingAdmissionPolicyBinding\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12\x65\n\x04spec\x18\x02 \x01(\x0b\x32Q.nodeagent.api.admissionregistration.v1beta1.ValidatingAdmissionPolicyBindingSpecB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\xc9\x01\n$ValidatingAdmissionPolicyBindingList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12\x62\n\x05items\x18\x02 \x03(\x0b\x32M.nodeagent.api.admissionregistration.v1beta1.ValidatingAdmissionPolicyBindingB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\xfc\x01\n$ValidatingAdmissionPolicyBindingSpec\x12\x12\n\npolicyName\x18\x01 \x01(\t\x12G\n\x08paramRef\x18\x02 \x01(\x0b\x32\x35.nodeagent.api.admissionregistration.v1beta1.ParamRef\x12S\n\x0ematchResources\x18\x03 \x01(\x0b\x32;.nodeagent.api.admissionregistration.v1beta1.MatchResources\x12\"\n\x11validationActions\x18\x04 \x03(\tB\x07\x9a\xb5\x18\x03set\"\xbb\x01\n\x1dValidatingAdmissionPolicyList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12[\n\x05items\x18\x02 \x03(\x0b\x32\x46.nodeagent.api.admissionregistration.v1beta1.ValidatingAdmissionPolicyB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\xf4\x04\n\x1dValidatingAdmissionPolicySpec\x12I\n\tparamKind\x18\x01 \x01(\x0b\x32\x36.nodeagent.api.admissionregistration.v1beta1.ParamKind\x12U\n\x10matchConstraints\x18\x02 \x01(\x0b\x32;.nodeagent.api.admissionregistration.v1beta1.MatchResources\x12L\n\x0bvalidations\x18\x03 \x03(\x0b\x32\x37.nodeagent.api.admissionregistration.v1beta1.Validation\x12\x1a\n\rfailurePolicy\x18\x04 \x01(\tH\x00\x88\x01\x01\x12V\n\x10\x61uditAnnotations\x18\x05 \x03(\x0b\x32<.nodeagent.api.admissionregistration.v1beta1.AuditAnnotation\x12q\n\x0fmatchConditions\x18\x06 \x03(\x0b\x32\x36.nodeagent.api.admissionregistration.v1.MatchConditionB \x9a\xb5\x18\x03map\xa2\xb5\x18\x04name\xb2\xb5\x18\x05merge\xba\xb5\x18\x04name\x12j\n\tvariables\x18\x07 \x03(\x0b\x32\x35.nodeagent.api.admissionregistration.v1beta1.VariableB \x9a\xb5\x18\x03map\xa2\xb5\x18\x04name\xb2\xb5\x18\x05merge\xba\xb5\x18\x04nameB\x10\n\x0e_failurePolicy\"\xd5\x01\n\x1fValidatingAdmissionPolicyStatus\x12\x1a\n\x12observedGeneration\x18\x01 \x01(\x03\x12O\n\x0ctypeChecking\x18\x02 \x01(\x0b\x32\x39.nodeagent.api.admissionregistration.v1beta1.TypeChecking\x12\x45\n\nconditions\x18\x03 \x03(\x0b\x32 .nodeagent.api.meta.v1.ConditionB\x0f\x9a\xb5\x18\x03map\xa2\xb5\x18\x04type\"\x86\x01\n\nValidation\x12\x1d\n\nexpression\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x13\n\x06reason\x18\x03 \x01(\tH\x01\x88\x01\x01\x12\x19\n\x11messageExpression\x18\x04 \x01(\tB\r\n\x0b_expressionB\t\n\x07_reason\"f\n\x08Variable\x12\x17\n\x04name\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x1d\n\nexpression\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01H\x01\x88\x01\x01:\n\x92\xb5\x18\x06\x61tomicB\x07\n\x05_nameB\r\n\x0b_expressionb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\nBnodeagent/base/apiproto/_proto/admissionregistration_v1beta1.proto\x12+nodeagent.api.admissionregistration.v1beta1\x1a=nodeagent/base/apiproto/_proto/admissionregistration_v1.proto\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"i\n\x0f\x41uditAnnotation\x12\x16\n\x03key\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\"\n\x0fvalueExpression\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01H\x01\x88\x01\x01\x42\x06\n\x04_keyB\x12\n\x10_valueExpression\"e\n\x11\x45xpressionWarning\x12\x1b\n\x08\x66ieldRef\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x1a\n\x07warning\x18\x03 \x01(\tB\x04\x88\xb5\x18\x01H\x01\x88\x01\x01\x42\x0b\n\t_fieldRefB\n\n\x08_warning\"\x86\x03\n\x0eMatchResources\x12?\n\x11namespaceSelector\x18\x01 \x01(\x0b\x32$.nodeagent.api.meta.v1.LabelSelector\x12<\n\x0eobjectSelector\x18\x02 \x01(\x0b\x32$.nodeagent.api.meta.v1.LabelSelector\x12[\n\rresourceRules\x18\x03 \x03(\x0b\x32\x44.nodeagent.api.admissionregistration.v1beta1.NamedRuleWithOperations\x12\x62\n\x14\x65xcludeResourceRules\x18\x04 \x03(\x0b\x32\x44.nodeagent.api.admissionregistration.v1beta1.NamedRuleWithOperations\x12\x18\n\x0bmatchPolicy\x18\x07 \x01(\tH\x00\x88\x01\x01:\n\x92\xb5\x18\x06\x61tomicB\x0e\n\x0c_matchPolicy\"\xb3\x01\n\x17MutatingAdmissionPolicy\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12W\n\x04spec\x18\x02 \x01(\x0b\x32\x43.nodeagent.api.admissionregistration.v1.MutatingAdmissionPolicySpecB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\xc1\x01\n\x1eMutatingAdmissionPolicyBinding\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12^\n\x04spec\x18\x02 \x01(\x0b\x32J.nodeagent.api.admissionregistration.v1.MutatingAdmissionPolicyBindingSpecB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\x88\x01\n\x17NamedRuleWithOperations\x12\x15\n\rresourceNames\x18\x01 \x03(\t\x12J\n\x06inline\x18\x02 \x01(\x0b\x32:.nodeagent.api.admissionregistration.v1.RuleWithOperations:\n\x92\xb5\x18\x06\x61tomic\"9\n\tParamKind\x12\x12\n\napiVersion\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t:\n\x92\xb5\x18\x06\x61tomic\"\xb1\x01\n\x08ParamRef\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12\x36\n\x08selector\x18\x03 \x01(\x0b\x32$.nodeagent.api.meta.v1.LabelSelector\x12$\n\x17parameterNotFoundAction\x18\x04 \x01(\tH\x00\x88\x01\x01:\n\x92\xb5\x18\x06\x61tomicB\x1a\n\x18_parameterNotFoundAction\"j\n\x0cTypeChecking\x12Z\n\x12\x65xpressionWarnings\x18\x01 \x03(\x0b\x32>.nodeagent.api.admissionregistration.v1beta1.ExpressionWarning\"\xa0\x02\n\x19ValidatingAdmissionPolicy\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12^\n\x04spec\x18\x02 \x01(\x0b\x32J.nodeagent.api.admissionregistration.v1beta1.ValidatingAdmissionPolicySpecB\x04\x88\xb5\x18\x01\x12\x62\n\x06status\x18\x03 \x01(\x0b\x32L.nodeagent.api.admissionregistration.v1beta1.ValidatingAdmissionPolicyStatusB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\xca\x01\n ValidatingAdmissionPolicyBinding\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12\x65\n\x04spec\x18\x02 \x01(\x0b\x32Q.nodeagent.api.admissionregistration.v1beta1.ValidatingAdmissionPolicyBindingSpecB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\xc9\x01\n$ValidatingAdmissionPolicyBindingList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12\x62\n\x05items\x18\x02 \x03(\x0b\x32M.nodeagent.api.admissionregistration.v1beta1.ValidatingAdmissionPolicyBindingB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\xfc\x01\n$ValidatingAdmissionPolicyBindingSpec\x12\x12\n\npolicyName\x18\x01 \x01(\t\x12G\n\x08paramRef\x18\x02 \x01(\x0b\x32\x35.nodeagent.api.admissionregistration.v1beta1.ParamRef\x12S\n\x0ematchResources\x18\x03 \x01(\x0b\x32;.nodeagent.api.admissionregistration.v1beta1.MatchResources\x12\"\n\x11validationActions\x18\x04 \x03(\tB\x07\x9a\xb5\x18\x03set\"\xbb\x01\n\x1dValidatingAdmissionPolicyList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12[\n\x05items\x18\x02 \x03(\x0b\x32\x46.nodeagent.api.admissionregistration.v1beta1.ValidatingAdmissionPolicyB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\xf4\x04\n\x1dValidatingAdmissionPolicySpec\x12I\n\tparamKind\x18\x01 \x01(\x0b\x32\x36.nodeagent.api.admissionregistration.v1beta1.ParamKind\x12U\n\x10matchConstraints\x18\x02 \x01(\x0b\x32;.nodeagent.api.admissionregistration.v1beta1.MatchResources\x12L\n\x0bvalidations\x18\x03 \x03(\x0b\x32\x37.nodeagent.api.admissionregistration.v1beta1.Validation\x12\x1a\n\rfailurePolicy\x18\x04 \x01(\tH\x00\x88\x01\x01\x12V\n\x10\x61uditAnnotations\x18\x05 \x03(\x0b\x32<.nodeagent.api.admissionregistration.v1beta1.AuditAnnotation\x12q\n\x0fmatchConditions\x18\x06 \x03(\x0b\x32\x36.nodeagent.api.admissionregistration.v1.MatchConditionB \x9a\xb5\x18\x03map\xa2\xb5\x18\x04name\xb2\xb5\x18\x05merge\xba\xb5\x18\x04name\x12j\n\tvariables\x18\x07 \x03(\x0b\x32\x35.nodeagent.api.admissionregistration.v1beta1.VariableB \x9a\xb5\x18\x03map\xa2\xb5\x18\x04name\xb2\xb5\x18\x05merge\xba\xb5\x18\x04nameB\x10\n\x0e_failurePolicy\"\xd5\x01\n\x1fValidatingAdmissionPolicyStatus\x12\x1a\n\x12observedGeneration\x18\x01 \x01(\x03\x12O\n\x0ctypeChecking\x18\x02 \x01(\x0b\x32\x39.nodeagent.api.admissionregistration.v1beta1.TypeChecking\x12\x45\n\nconditions\x18\x03 \x03(\x0b\x32 .nodeagent.api.meta.v1.ConditionB\x0f\x9a\xb5\x18\x03map\xa2\xb5\x18\x04type\"\x86\x01\n\nValidation\x12\x1d\n\nexpression\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x13\n\x06reason\x18\x03 \x01(\tH\x01\x88\x01\x01\x12\x19\n\x11messageExpression\x18\x04 \x01(\tB\r\n\x0b_expressionB\t\n\x07_reason\"f\n\x08Variable\x12\x17\n\x04name\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x1d\n\nexpression\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01H\x01\x88\x01\x01:\n\x92\xb5\x18\x06\x61tomicB\x07\n\x05_nameB\r\n\x0b_expressionb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,6 +34,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EXPRESSIONWARNING'].fields_by_name['warning']._serialized_options = b'\210\265\030\001'
   _globals['_MATCHRESOURCES']._loaded_options = None
   _globals['_MATCHRESOURCES']._serialized_options = b'\222\265\030\006atomic'
+  _globals['_MUTATINGADMISSIONPOLICY'].fields_by_name['metadata']._loaded_options = None
+  _globals['_MUTATINGADMISSIONPOLICY'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
+  _globals['_MUTATINGADMISSIONPOLICY'].fields_by_name['spec']._loaded_options = None
+  _globals['_MUTATINGADMISSIONPOLICY'].fields_by_name['spec']._serialized_options = b'\210\265\030\001'
+  _globals['_MUTATINGADMISSIONPOLICY']._loaded_options = None
+  _globals['_MUTATINGADMISSIONPOLICY']._serialized_options = b'\210\265\030\001'
+  _globals['_MUTATINGADMISSIONPOLICYBINDING'].fields_by_name['metadata']._loaded_options = None
+  _globals['_MUTATINGADMISSIONPOLICYBINDING'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
+  _globals['_MUTATINGADMISSIONPOLICYBINDING'].fields_by_name['spec']._loaded_options = None
+  _globals['_MUTATINGADMISSIONPOLICYBINDING'].fields_by_name['spec']._serialized_options = b'\210\265\030\001'
+  _globals['_MUTATINGADMISSIONPOLICYBINDING']._loaded_options = None
+  _globals['_MUTATINGADMISSIONPOLICYBINDING']._serialized_options = b'\210\265\030\001'
   _globals['_NAMEDRULEWITHOPERATIONS']._loaded_options = None
   _globals['_NAMEDRULEWITHOPERATIONS']._serialized_options = b'\222\265\030\006atomic'
   _globals['_PARAMKIND']._loaded_options = None
@@ -88,30 +100,34 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EXPRESSIONWARNING']._serialized_end=478
   _globals['_MATCHRESOURCES']._serialized_start=481
   _globals['_MATCHRESOURCES']._serialized_end=871
-  _globals['_NAMEDRULEWITHOPERATIONS']._serialized_start=874
-  _globals['_NAMEDRULEWITHOPERATIONS']._serialized_end=1010
-  _globals['_PARAMKIND']._serialized_start=1012
-  _globals['_PARAMKIND']._serialized_end=1069
-  _globals['_PARAMREF']._serialized_start=1072
-  _globals['_PARAMREF']._serialized_end=1249
-  _globals['_TYPECHECKING']._serialized_start=1251
-  _globals['_TYPECHECKING']._serialized_end=1357
-  _globals['_VALIDATINGADMISSIONPOLICY']._serialized_start=1360
-  _globals['_VALIDATINGADMISSIONPOLICY']._serialized_end=1648
-  _globals['_VALIDATINGADMISSIONPOLICYBINDING']._serialized_start=1651
-  _globals['_VALIDATINGADMISSIONPOLICYBINDING']._serialized_end=1853
-  _globals['_VALIDATINGADMISSIONPOLICYBINDINGLIST']._serialized_start=1856
-  _globals['_VALIDATINGADMISSIONPOLICYBINDINGLIST']._serialized_end=2057
-  _globals['_VALIDATINGADMISSIONPOLICYBINDINGSPEC']._serialized_start=2060
-  _globals['_VALIDATINGADMISSIONPOLICYBINDINGSPEC']._serialized_end=2312
-  _globals['_VALIDATINGADMISSIONPOLICYLIST']._serialized_start=2315
-  _globals['_VALIDATINGADMISSIONPOLICYLIST']._serialized_end=2502
-  _globals['_VALIDATINGADMISSIONPOLICYSPEC']._serialized_start=2505
-  _globals['_VALIDATINGADMISSIONPOLICYSPEC']._serialized_end=3133
-  _globals['_VALIDATINGADMISSIONPOLICYSTATUS']._serialized_start=3136
-  _globals['_VALIDATINGADMISSIONPOLICYSTATUS']._serialized_end=3349
-  _globals['_VALIDATION']._serialized_start=3352
-  _globals['_VALIDATION']._serialized_end=3486
-  _globals['_VARIABLE']._serialized_start=3488
-  _globals['_VARIABLE']._serialized_end=3590
+  _globals['_MUTATINGADMISSIONPOLICY']._serialized_start=874
+  _globals['_MUTATINGADMISSIONPOLICY']._serialized_end=1053
+  _globals['_MUTATINGADMISSIONPOLICYBINDING']._serialized_start=1056
+  _globals['_MUTATINGADMISSIONPOLICYBINDING']._serialized_end=1249
+  _globals['_NAMEDRULEWITHOPERATIONS']._serialized_start=1252
+  _globals['_NAMEDRULEWITHOPERATIONS']._serialized_end=1388
+  _globals['_PARAMKIND']._serialized_start=1390
+  _globals['_PARAMKIND']._serialized_end=1447
+  _globals['_PARAMREF']._serialized_start=1450
+  _globals['_PARAMREF']._serialized_end=1627
+  _globals['_TYPECHECKING']._serialized_start=1629
+  _globals['_TYPECHECKING']._serialized_end=1735
+  _globals['_VALIDATINGADMISSIONPOLICY']._serialized_start=1738
+  _globals['_VALIDATINGADMISSIONPOLICY']._serialized_end=2026
+  _globals['_VALIDATINGADMISSIONPOLICYBINDING']._serialized_start=2029
+  _globals['_VALIDATINGADMISSIONPOLICYBINDING']._serialized_end=2231
+  _globals['_VALIDATINGADMISSIONPOLICYBINDINGLIST']._serialized_start=2234
+  _globals['_VALIDATINGADMISSIONPOLICYBINDINGLIST']._serialized_end=2435
+  _globals['_VALIDATINGADMISSIONPOLICYBINDINGSPEC']._serialized_start=2438
+  _globals['_VALIDATINGADMISSIONPOLICYBINDINGSPEC']._serialized_end=2690
+  _globals['_VALIDATINGADMISSIONPOLICYLIST']._serialized_start=2693
+  _globals['_VALIDATINGADMISSIONPOLICYLIST']._serialized_end=2880
+  _globals['_VALIDATINGADMISSIONPOLICYSPEC']._serialized_start=2883
+  _globals['_VALIDATINGADMISSIONPOLICYSPEC']._serialized_end=3511
+  _globals['_VALIDATINGADMISSIONPOLICYSTATUS']._serialized_start=3514
+  _globals['_VALIDATINGADMISSIONPOLICYSTATUS']._serialized_end=3727
+  _globals['_VALIDATION']._serialized_start=3730
+  _globals['_VALIDATION']._serialized_end=3864
+  _globals['_VARIABLE']._serialized_start=3866
+  _globals['_VARIABLE']._serialized_end=3968
 # @@protoc_insertion_point(module_scope)

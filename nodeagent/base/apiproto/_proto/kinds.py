@@ -16,6 +16,8 @@ KINDS = {
         "ValidatingWebhookConfigurationList",
     ),
     "admissionregistration_v1beta1": (
+        "MutatingAdmissionPolicy",
+        "MutatingAdmissionPolicyBinding",
         "ValidatingAdmissionPolicy",
         "ValidatingAdmissionPolicyBinding",
         "ValidatingAdmissionPolicyBindingList",
@@ -133,6 +135,7 @@ KINDS = {
         "EndpointSlice",
         "EndpointSliceList",
     ),
+    "discovery_v1beta1": ("EndpointSlice",),
     "events_v1": (
         "Event",
         "EventList",
@@ -203,6 +206,7 @@ KINDS = {
         "ResourceSlice",
         "ResourceSliceList",
     ),
+    "resource_v1alpha3": ("DeviceTaintRule",),
     "resource_v1beta1": (
         "DeviceClass",
         "DeviceClassList",
