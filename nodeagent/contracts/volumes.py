@@ -82,6 +82,23 @@ class DriverVolumeKind(VolumeKind, Protocol):
         ...
 
 
+@runtime_checkable
+class RefreshableVolumeKind(VolumeKind, Protocol):
+    """A kind that determines whether a mounted volume has to be set up again.
+
+    Without this method, :meth:`~VolumeKind.setup` is called at each resync.
+    """
+
+    async def needs_refresh(self, pod: Pod, volume: Volume, directory: Path) -> bool:
+        """Return whether :meth:`~VolumeKind.setup` may have something to change, or to report, since its last success.
+
+        :param pod: the pod of the volume.
+        :param volume: the volume of the pod spec.
+        :param directory: the directory passed to :meth:`~VolumeKind.setup`.
+        """
+        ...
+
+
 class VolumeManager(Protocol):
     """Sets up and releases all volumes of a pod."""
 

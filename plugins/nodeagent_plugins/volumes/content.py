@@ -7,7 +7,7 @@ import hashlib
 import logging
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nodeagent.base import identity
 from nodeagent.base.mounts.ownership import apply_fs_group
@@ -26,8 +26,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+class _Written(NamedTuple):
+    """The last successful setup of a volume."""
+
+    digest: bytes
+    collector: Collector
+
+
 class _Content(ABC):
-    """Collects the files of a volume at each sync and writes them only if they changed since the last write.
+    """Collects the files of a volume if its sources have changed, and writes them if they differ from the last ones.
 
     :param tmpfs_option: additional mount option of volumes in memory.
     """
@@ -39,7 +46,7 @@ class _Content(ABC):
     def __init__(self, context: CgroupsContext, mounter: Mounter, tmpfs_option: str = "") -> None:
         self.name = f"{identity.current().label_domain}~{self.directory_name}"
         self._context, self._mounter, self._tmpfs_option = context, mounter, tmpfs_option
-        self._written: dict[Path, bytes] = {}
+        self._written: dict[Path, _Written] = {}
 
     @abstractmethod
     def supports(self, volume: Volume) -> bool: ...
@@ -48,12 +55,17 @@ class _Content(ABC):
     async def collect(self, collector: Collector, volume: Volume) -> Payload: ...
 
     async def setup(self, pod: Pod, volume: Volume, directory: Path) -> MountedVolume:
-        payload = await self.collect(Collector(self._context, pod), volume)
-        digest = _digest(payload)
-        if self._written.get(directory) != digest:
+        collector = Collector(self._context, pod)
+        payload = await self.collect(collector, volume)
+        digest, before = _digest(payload), self._written.get(directory)
+        if before is None or before.digest != digest:
             await in_thread(self._write, pod, directory, payload)
-            self._written[directory] = digest
+        self._written[directory] = _Written(digest, collector)
         return MountedVolume(volume.name, str(directory), readonly=True, selinux_relabel=True)
+
+    async def needs_refresh(self, pod: Pod, volume: Volume, directory: Path) -> bool:
+        written = self._written.get(directory)
+        return written is None or written.collector.pod is not pod or await written.collector.outdated()
 
     async def teardown(self, pod_uid: str, directory: Path) -> None:
         self._written.pop(directory, None)

@@ -51,6 +51,9 @@ class EmptyDir:
             self._ready.add(directory)
         return MountedVolume(volume.name, str(directory), selinux_relabel=True)
 
+    async def needs_refresh(self, pod: Pod, volume: Volume, directory: Path) -> bool:
+        return directory not in self._ready
+
     async def teardown(self, pod_uid: str, directory: Path) -> None:
         self._ready.discard(directory)
         await in_thread(self._remove, pod_uid, directory)

@@ -29,6 +29,9 @@ class HostPath:
             self._checked.add(directory)
         return MountedVolume(volume.name, path)
 
+    async def needs_refresh(self, pod: Pod, volume: Volume, directory: Path) -> bool:
+        return False
+
     async def teardown(self, pod_uid: str, directory: Path) -> None:
         self._checked.discard(directory)
 

@@ -16,10 +16,10 @@ from nodeagent.contracts.persistent_volumes import (
     VolumeOnDisk,
     VolumeSpec,
 )
-from nodeagent.contracts.volumes import DriverVolumeKind, MountedVolume, VolumeKind
+from nodeagent.contracts.volumes import DriverVolumeKind, MountedVolume, RefreshableVolumeKind, VolumeKind
 from nodeagent.errors import NodeAgentError, PluginError, VolumeError
 from nodeagent.model.persistent_volume import PersistentVolume, PersistentVolumeSpec
-from nodeagent.model.pod import Volume
+from nodeagent.model.pod import Pod, Volume
 from nodeagent_plugins.volumes.features import features_of
 from nodeagent_plugins.volumes.metrics import plugin_name
 
@@ -49,6 +49,7 @@ class AdaptedKind:
         self.name, self._kind = kind.name, kind
         self._plugin = plugin_name(kind.name)
         self._driver = kind if isinstance(kind, DriverVolumeKind) else None
+        self._refreshable = kind if isinstance(kind, RefreshableVolumeKind) else None
 
     def adapts(self, kind: VolumeKind) -> bool:
         """Return whether this is the adapter of *kind*."""
@@ -93,6 +94,16 @@ class AdaptedKind:
             _log.exception("Volume plugin failed", extra=fields)
             raise VolumeError(f"volume plugin {self.name} failed: {error!r}") from error
         return mounted
+
+    async def needs_refresh(self, pod: Pod, volume: Volume, directory: Path) -> bool:
+        """Return whether a mounted volume of a pod has to be set up again; true if that cannot be determined."""
+        if self._refreshable is None:
+            return True
+        try:
+            async with asyncio.timeout(SETUP_SECONDS):
+                return await self._refreshable.needs_refresh(pod, volume, directory)
+        except Exception:  # The setup reports the error.
+            return True
 
     async def unmount(self, volume: VolumeOnDisk) -> None:
         try:

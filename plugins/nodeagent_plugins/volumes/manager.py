@@ -105,6 +105,8 @@ class Manager:
         pod_volumes = await self._populator.process(pod)
         await self._make_parents(pod_volumes)
         for volume in pod_volumes.volumes.values():
+            if await self._is_current(volume, pod.uid):
+                volume.desired[pod.uid].requested = False
             self._reconciler.step(volume)
         cause, kind = "", VolumeError
         try:
@@ -220,6 +222,15 @@ class Manager:
     def _in_progress(self, volume: NodeVolume, uid: str) -> bool:
         desired = volume.desired.get(uid)
         return (desired is not None and desired.requested) or bool(self._reconciler.queue.running(volume.unique_name))
+
+    async def _is_current(self, volume: NodeVolume, uid: str) -> bool:
+        """Return whether a volume of an adapted kind is mounted and its setup would change nothing."""
+        kind, desired = volume.kind, volume.desired.get(uid)
+        if not isinstance(kind, AdaptedKind) or desired is None or not volume.is_ready(uid):
+            return False
+        if self._reconciler.queue.failure(volume.unique_name, uid) is not None:
+            return False
+        return not await kind.needs_refresh(desired.pod, desired.spec.volume, desired.directory)
 
     async def _limit_exceeded(self, pod_volumes: PodVolumes) -> bool:
         """Return whether a volume is not attached because the node has reached the limit of its driver."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from nodeagent.errors import ApiError, VolumeError
 from nodeagent.model.downward import resource_value
@@ -26,6 +27,7 @@ from nodeagent_plugins.volumes.downward import field_value
 if TYPE_CHECKING:
     from nodeagent.contracts.context import CgroupsContext
 
+T = TypeVar("T")
 DEFAULT_MODE = 0o644
 _PRIVATE_MODE = 0o600
 _DEFAULT_TOKEN_SECONDS = 3600
@@ -50,17 +52,38 @@ class _PodCertificates(Protocol):
 
 
 class Collector:
-    """Collects the files of one volume of one pod.
+    """Collects the files of one volume of one pod, and records the objects that it read for them.
 
-    :raises VolumeError: from every method: a required object or key is missing, or an object cannot be read.
+    :raises VolumeError: from every method that returns files: a required object or key is missing, or an object cannot
+        be read.
     """
 
     def __init__(self, context: CgroupsContext, pod: Pod) -> None:
-        self._context, self._pod = context, pod
+        self._context, self.pod = context, pod
+        self._reads: list[tuple[Callable[[], Awaitable[object]], object]] = []
+        self._repeatable = True
+
+    async def outdated(self) -> bool:
+        """Return whether the files may differ if they were collected again.
+
+        :raises ApiError: an object cannot be read now.
+        """
+        if not self._repeatable:
+            return True
+        for read, found in self._reads:
+            now = await read()
+            if now is not found and now != found:
+                return True
+        return False
+
+    async def _read(self, read: Callable[[], Awaitable[T]]) -> T:
+        found = await read()
+        self._reads.append((read, found))
+        return found
 
     async def config_map(self, source: ConfigMapVolume | ProjectedObject, mode: int) -> Payload:
         try:
-            found = await self._context.objects.config_map(self._pod.namespace, source.name)
+            found = await self._read(partial(self._context.objects.config_map, self.pod.namespace, source.name))
         except ApiError as error:
             raise VolumeError(f'failed to read configmap "{source.name}": {error}') from error
         if found is None:
@@ -72,7 +95,7 @@ class Collector:
     async def secret(self, source: SecretVolume | ProjectedObject, mode: int) -> Payload:
         name = source.secret_name if isinstance(source, SecretVolume) else source.name
         try:
-            found = await self._context.objects.secret(self._pod.namespace, name)
+            found = await self._read(partial(self._context.objects.secret, self.pod.namespace, name))
         except ApiError as error:
             raise VolumeError(f'failed to read secret "{name}": {error}') from error
         if found is None:
@@ -84,10 +107,11 @@ class Collector:
         files = {}
         for item in source.items or ():
             if item.field_ref is not None:
-                text = field_value(self._pod, item.field_ref)
+                text = field_value(self.pod, item.field_ref)
             elif item.resource_field_ref is not None:
+                self._repeatable = False  # The node's resources can change.
                 try:
-                    text = resource_value(self._pod, item.resource_field_ref, self._allocatable)
+                    text = resource_value(self.pod, item.resource_field_ref, self._allocatable)
                 except ValueError as error:
                     raise VolumeError(str(error)) from error
             else:
@@ -98,15 +122,20 @@ class Collector:
     async def token(self, source: ServiceAccountToken, mode: int) -> Payload:
         seconds = source.expiration_seconds or _DEFAULT_TOKEN_SECONDS
         try:
-            bound = await self._context.objects.service_account_token(
-                self._pod, audience=source.audience, expiration_seconds=seconds
+            bound = await self._read(
+                partial(
+                    self._context.objects.service_account_token,
+                    self.pod,
+                    audience=source.audience,
+                    expiration_seconds=seconds,
+                )
             )
         except ApiError as error:
             raise VolumeError(f"failed to fetch token: {error}") from error
         return self._identity({source.path: bound.token.encode()}, mode)
 
     async def trust_bundle(self, source: ClusterTrustBundle, mode: int, bundles: _TrustBundles) -> Payload:
-        optional = bool(source.optional)
+        self._repeatable, optional = False, bool(source.optional)
         if source.name is not None:
             anchors = await bundles.by_name(source.name, optional=optional)
         elif source.signer_name is not None:
@@ -116,6 +145,7 @@ class Collector:
         return self._identity({source.path: anchors}, mode)
 
     def certificate(self, source: PodCertificate, mode: int, credentials: _Credentials) -> Payload:
+        self._repeatable = False
         contents = {
             source.credential_bundle_path: credentials.key + credentials.chain,
             source.key_path: credentials.key,
@@ -140,7 +170,7 @@ class Collector:
             elif part.cluster_trust_bundle is not None:
                 files.update(await self.trust_bundle(part.cluster_trust_bundle, mode, bundles))
             elif part.pod_certificate is not None:
-                found = await certificates.credentials(self._pod, volume, index, part.pod_certificate)
+                found = await certificates.credentials(self.pod, volume, index, part.pod_certificate)
                 files.update(self.certificate(part.pod_certificate, mode, found))
             else:
                 raise VolumeError("projected source of an unknown kind is not supported on this node")
@@ -148,8 +178,8 @@ class Collector:
 
     def _identity(self, contents: Mapping[str, bytes], mode: int) -> Payload:
         """Return files that only the user of all containers can read if there is one, or the pod's fsGroup."""
-        user = common_user(self._pod)
-        private = user is not None or fs_group(self._pod) is not None
+        user = common_user(self.pod)
+        private = user is not None or fs_group(self.pod) is not None
         return {path: File(data, _PRIVATE_MODE if private else mode, user) for path, data in contents.items()}
 
     def _allocatable(self) -> Mapping[str, Any]:

@@ -14,6 +14,7 @@ from nodeagent.contracts.context import AgentContext
 from nodeagent.errors import ApiUnavailable, VolumeError
 from nodeagent.model.pod import Pod
 from nodeagent.testing import FakeObjects, make_container, make_pod
+from nodeagent_plugins.volumes.content import ConfigMap, Projected
 from nodeagent_plugins.volumes.manager import Manager
 
 from .conftest import FakeMounter, new_manager, pod_with, tree
@@ -333,3 +334,29 @@ async def test_links_that_replace_content_change_nothing_outside(
 
     assert not path.exists()
     assert [(entry.name, entry.read_text()) for entry in victim.iterdir()] == [("password", "of the host")]
+
+
+async def test_unchanged_sources_are_not_collected_again(
+    manager: Manager, objects: FakeObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects.config_maps["default", "cm"] = {"data": {"a": "1"}}
+    objects.secrets["default", "s"] = {"data": encoded(password="hunter2")}
+    namespace = {"items": [{"path": "ns", "fieldRef": {"fieldPath": "metadata.namespace"}}]}
+    sources = [{"configMap": {"name": "cm"}}, {"secret": {"name": "s"}}, {"downwardAPI": namespace}]
+    pod = pod_with({"name": "v", "projected": {"sources": sources}}, {"name": "c", "configMap": {"name": "cm"}})
+    first = await manager.prepare(pod)
+    for kind in (Projected, ConfigMap):
+        monkeypatch.setattr(kind, "collect", None)
+    objects.config_maps["default", "cm"] = {"data": {"a": "1"}}
+
+    assert await manager.prepare(pod) == first
+
+
+async def test_changed_labels_are_written(manager: Manager) -> None:
+    labels = {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}
+    pod = pod_with({"name": "v", "downwardAPI": labels}, labels={"app": "a"})
+    await manager.prepare(pod)
+
+    path = await path_of(manager, pod_with({"name": "v", "downwardAPI": labels}, labels={"app": "b"}))
+
+    assert tree(path) == {"labels": 'app="b"'}

@@ -319,3 +319,57 @@ async def test_release_of_another_pod_does_not_start_a_mount_too_early(
     released.set()
 
     assert list(await preparing) == ["scratch", "me"]
+
+
+class RefreshedKind:
+    """A volume kind that counts its setups."""
+
+    name = "example.com~refreshed"
+
+    def __init__(self) -> None:
+        self.setups = 0
+        self.refresh: bool | Exception = False
+        self.fails = False
+
+    def supports(self, volume: Volume) -> bool:
+        return volume.empty_dir is not None
+
+    async def setup(self, pod: Pod, volume: Volume, directory: Path) -> MountedVolume:
+        self.setups += 1
+        if self.fails:
+            raise VolumeError("broken")
+        return MountedVolume(volume.name, str(directory))
+
+    async def needs_refresh(self, pod: Pod, volume: Volume, directory: Path) -> bool:
+        if isinstance(self.refresh, Exception):
+            raise self.refresh
+        return self.refresh
+
+    async def teardown(self, pod_uid: str, directory: Path) -> None: ...
+
+
+@pytest.mark.parametrize(("refresh", "setups"), [(False, 1), (True, 2), (VolumeError("away"), 2), (KeyError(), 2)])
+async def test_mounted_volume_is_set_up_again_unless_its_kind_excludes_a_change(
+    context: AgentContext, mounter: FakeMounter, refresh: bool | Exception, setups: int
+) -> None:
+    kind, pod = RefreshedKind(), pod_with({"name": "data", "emptyDir": {}})
+    manager = Manager(context, [kind], mounter)
+    first = await manager.prepare(pod)
+
+    kind.refresh = refresh
+
+    assert await manager.prepare(pod) == first
+    assert kind.setups == setups
+
+
+async def test_volume_is_set_up_again_after_a_failed_refresh(context: AgentContext, mounter: FakeMounter) -> None:
+    kind, pod = RefreshedKind(), pod_with({"name": "data", "emptyDir": {}})
+    manager = Manager(context, [kind], mounter)
+    await manager.prepare(pod)
+    kind.refresh, kind.fails = True, True
+    await manager.prepare(pod)
+
+    kind.refresh, kind.fails = False, False
+    await manager.prepare(pod)
+
+    assert kind.setups == 3
