@@ -28,6 +28,7 @@ from nodeagent.model.resizing import ResizeCondition
 from nodeagent.model.restart import ALL_CONTAINERS_RESTARTING
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.status.generate import DISRUPTION_TARGET, PodStatusInputs, generate_status, presentable, resumed
+from nodeagent.status.last_generation import LastGeneration, Lookups
 from nodeagent.status.metrics import count_terminations
 from nodeagent.status.patch import status_patch
 
@@ -80,6 +81,7 @@ class _Entry(MutableStruct):
     static: bool = False
     resuming: bool = False
     """True until the status is generated for the first time with that of the mirror pod from before a restart."""
+    last: LastGeneration | None = None
     backoff: Backoff = field(default_factory=lambda: Backoff(0.5, RETRY_SECONDS))
 
 
@@ -170,13 +172,26 @@ class StatusManager:
         entry.failed = entry.failed or failed
         if self._disruption_condition:
             entry.disrupted = entry.disrupted or disrupted
+        shown, host_ips, runtime_name = self._api_object(entry).status, tuple(self._host_ips()), self._runtime_name()
+        note = "" if entry.ended else self._note(msgspec.structs.replace(pod, status=entry.status))
+        resources = self._allocations.report(pod.uid) if self._allocations is not None else None
+        resizes = self._allocations.conditions(pod.uid) if self._allocations is not None else ()
+        uses_claims = self._uses_claims(pod.uid)
+        objects = (pod, observed, entry.status, shown)
+        values = (entry.waiting, entry.ended, entry.failed, entry.disrupted, blocked, host_ips, runtime_name, note,
+                  resources, resizes, uses_claims)  # fmt: skip
+        if entry.last is not None and entry.last.applies(objects, values):
+            if entry.status != entry.sent and self._api() is not None:
+                self._note_change(entry)
+            return entry.last.status
+        lookups = Lookups(self._probes, partial(self._device_health, pod.uid))
         status = generate_status(
             pod,
             PodStatusInputs(
                 runtime=observed,
                 before=_with_external_conditions(
                     entry.status,
-                    self._api_object(entry).status,
+                    shown,
                     OWNED_CONDITIONS | {DISRUPTION_TARGET} if entry.disrupted else OWNED_CONDITIONS,
                 ),
                 waiting=entry.waiting,
@@ -186,27 +201,28 @@ class StatusManager:
                 blocked=blocked,
                 static=entry.static,
                 now=self._clock.wall(),
-                host_ips=self._host_ips(),
+                host_ips=host_ips,
                 host_ips_field=self._host_ips_field,
-                runtime_name=self._runtime_name(),
-                probes=self._probes,
-                note="" if entry.ended else self._note(msgspec.structs.replace(pod, status=entry.status)),
+                runtime_name=runtime_name,
+                probes=lookups.probe,
+                note=note,
                 sandbox_condition=self._sandbox_condition,
                 observed_generation=self._observed_generation,
                 stop_signals=self._stop_signals,
                 image_refs=self._image_refs,
-                device_health=partial(self._device_health, pod.uid),
-                resources=self._allocations.report(pod.uid) if self._allocations is not None else None,
-                resize_conditions=self._allocations.conditions(pod.uid) if self._allocations is not None else (),
+                device_health=lookups.device_health,
+                resources=resources,
+                resize_conditions=resizes,
             ),
         )
-        reported = presentable(status, entry.status, observed, uses_claims=self._uses_claims(pod.uid))
-        if reported != entry.status or reported != entry.sent:
+        reported = presentable(status, entry.status, observed, uses_claims=uses_claims)
+        changed = reported != entry.status
+        entry.last = None if changed else LastGeneration(objects, values, lookups, status)
+        if changed:
             count_terminations(entry.status, reported)
             entry.status = reported
-            if entry.changed_at is None:
-                entry.changed_at = self._clock.now()
-            self._mark(pod.uid)
+        if changed or reported != entry.sent:
+            self._note_change(entry)
         return status
 
     def record_api_status(self, pod: Pod) -> None:
@@ -295,6 +311,11 @@ class StatusManager:
         except TimeoutError:
             unsent = self._dirty.keys() | self._busy | self._failing
             _log.warning("Failed to send all pod statuses in time", extra={"pods": len(unsent)})
+
+    def _note_change(self, entry: _Entry) -> None:
+        if entry.changed_at is None:
+            entry.changed_at = self._clock.now()
+        self._mark(entry.pod.uid)
 
     def _mark(self, uid: str) -> None:
         self._dirty[uid] = None

@@ -406,3 +406,56 @@ async def test_terminated_pod_is_deleted_once(clock):
         await clock.settle()
 
     assert len(api.made("delete")) == 2  # The failed request, and the one that succeeded.
+
+
+async def test_unchanged_inputs_result_in_the_same_status(clock):
+    runtime, pod = FakeRuntime(clock), make_pod("web")
+    manager = make_manager(clock)
+    runtime.start("main", pod)
+    observed = runtime.pod(pod.uid)
+    manager.update(pod, observed)
+    steady = manager.update(pod, observed)
+
+    await clock.advance(60)
+
+    assert manager.update(pod, observed) is steady
+
+
+@pytest.mark.parametrize(
+    ("changed", "value", "reported"),
+    [
+        ("probe", ProbeResult.FAILURE, lambda status: status["containerStatuses"][0]["ready"]),
+        ("health", "Unhealthy", lambda status: status["containerStatuses"][0]["allocatedResourcesStatus"]),
+        ("addresses", ["10.0.0.2"], lambda status: status["hostIP"]),
+        ("note", "pull: slow", lambda status: [condition.get("message") for condition in status["conditions"]]),
+    ],
+)
+def test_steady_status_follows_each_input(clock, changed, value, reported):
+    runtime = FakeRuntime(clock)
+    pod = make_pod("web", containers=[make_container("main", readiness_probe={"exec": {"command": ["true"]}})])
+    inputs = {"probe": ProbeResult.SUCCESS, "health": "Healthy", "addresses": ["10.0.0.1"], "note": ""}
+    if changed == "note":
+        inputs["probe"] = ProbeResult.FAILURE
+    manager = StatusManager(
+        api=lambda: None,
+        clock=clock,
+        plugins=PluginManager(),
+        probes=lambda container_id, kind: inputs["probe"],
+        host_ips=lambda: inputs["addresses"],
+        runtime_name=lambda: "fake",
+        is_static=is_static,
+        mirror_of=lambda pod: None,
+        gates=build_gates({}, NEWEST),
+        note=lambda pod: inputs["note"],
+        device_health=lambda uid, container: {"example.com/widget": [DeviceHealth("w0", inputs["health"])]},
+    )
+    runtime.start("main", pod)
+    observed = runtime.pod(pod.uid)
+    for _ in range(3):
+        manager.update(pod, observed)
+    before = reported(to_wire(manager.get(pod.uid)))
+
+    inputs[changed] = value
+    manager.update(pod, observed)
+
+    assert reported(to_wire(manager.get(pod.uid))) != before
