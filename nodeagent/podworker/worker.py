@@ -21,7 +21,7 @@ from nodeagent.model.pod import Pod, PodStatus
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.podworker.interfaces import PodObserver, StatusReporter
 from nodeagent.podworker.metrics import STEPS, StartTimer
-from nodeagent.podworker.reporting import reporting
+from nodeagent.podworker.reporting import SyncReports
 from nodeagent.podworker.state import (
     BLOCKED_PREFIX,
     Phase,
@@ -79,7 +79,7 @@ class PodWorker:
         self._components = components
         self._woken = asyncio.Event()
         self._woken.set()
-        self._changed = asyncio.Event()
+        self._reports = SyncReports()
         self._due: float | None = None
         self._step: asyncio.Task[None] | None = None
         self._retry = Backoff(TERMINATION_RETRY_SECONDS, RETRY_SECONDS)
@@ -137,7 +137,7 @@ class PodWorker:
     def wake(self) -> None:
         """Start the next sync now; a sync in progress reports the status."""
         self._woken.set()
-        self._changed.set()
+        self._reports.changed()
 
     def is_syncing(self, seconds: float) -> bool:
         """Return whether a sync of the running pod is in progress that started within the last *seconds*."""
@@ -163,7 +163,7 @@ class PodWorker:
         while self.phase is not Phase.REMOVED:
             await self._wait()
             self._woken.clear()
-            self._changed.clear()
+            self._reports.discard()
             self._due = None
             self._step = asyncio.create_task(self._sync_once(), name=f"pod/{self.pod.full_name}")
             try:
@@ -188,13 +188,16 @@ class PodWorker:
         pause = self._due - self._components.clock.now()
         if pause <= 0 or self._woken.is_set():
             return
-        waker = asyncio.ensure_future(self._woken.wait())
         sleeper = asyncio.ensure_future(self._components.clock.sleep(pause))
+        sleeper.add_done_callback(self._sync_due)
         try:
-            await asyncio.wait({waker, sleeper}, return_when=asyncio.FIRST_COMPLETED)
+            await self._woken.wait()
         finally:
-            waker.cancel()
+            sleeper.remove_done_callback(self._sync_due)
             sleeper.cancel()
+
+    def _sync_due(self, _: object) -> None:
+        self._woken.set()
 
     async def _sync_once(self) -> None:
         """Sync once; a failure schedules a retry."""
@@ -273,7 +276,7 @@ class PodWorker:
             return
         absent, progress = RuntimePod(pod.uid, pod.name, pod.namespace), components.allocations.progress(pod.uid)
         # Intermediate container states of this sync must not be reported, so only probe results change here.
-        async with reporting(self._changed, lambda: components.status.update(self.pod, observed)):
+        with self._reports.sent(lambda: components.status.update(self.pod, observed)):
             outcome = await components.syncer().sync_pod(pod, status, observed or absent)
         unchanged = not outcome.touched and outcome.waiting == self._waiting
         self._waiting = outcome.waiting
@@ -348,9 +351,11 @@ class PodWorker:
             use_annotations = (
                 termination.reason in (KillReason.FINISHED, KillReason.ORPHANED) and termination.grace_seconds is None
             )
-            async with self._watched(termination, grace), reporting(self._changed, self._report_termination):
-                # Without a grace period, the one in the containers' annotations applies.
-                outcome = await components.syncer().sync_terminating(pod, observed, None if use_annotations else grace)
+            # Without a grace period, the one in the containers' annotations applies.
+            seconds = None if use_annotations else grace
+            async with self._watched(termination, grace):
+                with self._reports.sent(self._report_termination):
+                    outcome = await components.syncer().sync_terminating(pod, observed, seconds)
             touched = outcome.touched or None if outcome.error is None else None
             if touched is not None:
                 touched -= _stopped(components.observer.get(pod.uid))
