@@ -20,6 +20,8 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 _SAFE = "/%:?@!$&'()*+,;=~[]"
 _PORTS = {"http": 80, "https": 443}
 _DEFAULTS = {"user-agent": "User-Agent", "accept": "Accept"}
+_PREPARED = 512
+"""Requests for the probes of a node of the default size; those of ended pods remain until others replace them."""
 
 
 async def probe_http(
@@ -80,7 +82,7 @@ class _Request(Struct, frozen=True):
     content: bytes
 
 
-@functools.lru_cache(maxsize=2048)
+@functools.lru_cache(maxsize=_PREPARED)
 def _prepared(url: str, headers: tuple[Header, ...]) -> _Request:
     """Return the request of *url*, which is equal for all attempts of a probe.
 
