@@ -31,7 +31,6 @@ from apiserver_stub.server.key_generation import generate_keys
 from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.server.kubernetes_service import start_kubernetes_service
 from apiserver_stub.server.listening import listen
-from apiserver_stub.server.memory_trim import run_memory_trim
 from apiserver_stub.server.outgoing import build_outgoing
 from apiserver_stub.server.request_pipeline import build_pipeline
 from apiserver_stub.server.running_server import RunningServer
@@ -41,6 +40,7 @@ from apiserver_stub.server.storage_versions import build_storage_versions
 from apiserver_stub.server.verb_settings import build_verbs
 from apiserver_stub.storage.monitor import StoreMonitor
 from nodeagent.base.aio import SystemClock, TaskOwner
+from nodeagent.base.memory_trim import run_memory_trim
 
 
 async def start(options: Options, generated_keys: Callable[[], Path] | None = None) -> RunningServer:

@@ -16,6 +16,7 @@ import uvloop
 from nodeagent.base.aio import SystemClock, TaskOwner
 from nodeagent.base.logging import v_level, verbose
 from nodeagent.base.malloc import trim_eagerly
+from nodeagent.base.memory_trim import run_memory_trim
 from nodeagent.base.service_manager import ServiceManager
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_startup_error
@@ -132,7 +133,7 @@ async def _serve(prepared: Prepared, reload: Reload) -> int:
             manager.reloading()
             agent.stop()
 
-    async with TaskOwner("service manager") as tasks:
+    async with TaskOwner("process") as tasks:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop, number.name)
         if sys.stdin is not None and sys.stdin.isatty():  # Here, SIGHUP means that the terminal was closed.
@@ -140,6 +141,7 @@ async def _serve(prepared: Prepared, reload: Reload) -> int:
         else:
             loop.add_signal_handler(signal.SIGHUP, restart)
         tasks.start(manager.run_watchdog(agent.describe, SystemClock()), "watchdog")
+        tasks.start(run_memory_trim(SystemClock()), "memory trim")
         return await agent.run()
 
 

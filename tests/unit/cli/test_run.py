@@ -1,11 +1,13 @@
-"""Tests for the daemon's signal handling, its garbage collection and the log messages about its configuration."""
+"""Tests for the daemon's signal handling, its memory management and the log messages about its configuration."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import signal
+from types import SimpleNamespace
 
+from nodeagent.base import memory_trim
 from nodeagent.base.logging import v_level
 from nodeagent.cli import run
 from nodeagent.cli.main import main
@@ -49,6 +51,30 @@ def test_configuration_is_logged_at_verbosity_5_with_masked_headers(caplog):
     assert '"containerRuntimeEndpoint": "unix:///run/x.sock"' in record.configuration
     assert '"mode": "Webhook"' in record.configuration
     assert "letmein" not in record.configuration
+
+
+async def test_free_memory_is_returned_while_the_agent_runs(monkeypatch):
+    trims = asyncio.Event()
+
+    class Agent:
+        def __init__(self, *args, **options): ...
+
+        async def run(self):
+            await asyncio.wait_for(trims.wait(), 10)
+            return 0
+
+        def describe(self):
+            return ""
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr("nodeagent.agent.Agent", Agent)
+    monkeypatch.setattr(memory_trim, "TRIM_SECONDS", 0.0)
+    monkeypatch.setattr(memory_trim, "trim", lambda: loop.call_soon_threadsafe(trims.set))
+    monkeypatch.setattr(run, "resume_collection", lambda: None)
+    monkeypatch.setattr(loop, "add_signal_handler", lambda *_: None)
+
+    prepared = SimpleNamespace(loaded=None, plugins=None, plugin_config=None)
+    assert await run._serve(prepared, reload=None) == 0
 
 
 def test_garbage_collector_runs_after_the_start_and_ignores_old_objects(monkeypatch):

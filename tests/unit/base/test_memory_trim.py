@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from apiserver_stub.server import memory_trim
-from apiserver_stub.server.memory_trim import TRIM_SECONDS, run_memory_trim
+from nodeagent.base import memory_trim
+from nodeagent.base.memory_trim import TRIM_SECONDS, run_memory_trim
 from nodeagent.testing import FakeClock
 
 

@@ -1,4 +1,4 @@
-"""Return of free memory to the kernel while the server runs."""
+"""Return of free memory to the kernel while the process runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nodeagent.base.aio import Clock
 from nodeagent.base.malloc import trim
 
 TRIM_SECONDS = 300.0
-"""Period; the store by default releases the history of changes as often."""
+"""Period; the store of the API server by default releases the history of changes as often."""
 
 
 async def run_memory_trim(clock: Clock) -> None:
