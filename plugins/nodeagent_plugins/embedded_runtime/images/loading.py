@@ -10,6 +10,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -32,7 +33,7 @@ class Loader:
 
     def __init__(self, store: ImageStore, *, user_attributes: bool) -> None:
         self.store, self._user_attributes = store, user_attributes
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def load(
         self, config: bytes, fetch: FetchLayer, size_bytes: int, *, tag: str = "", digest: str = ""

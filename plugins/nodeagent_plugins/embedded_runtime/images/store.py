@@ -146,11 +146,11 @@ class ImageStore:
         try:
             yield
         finally:
-            self._held.subtract(held)
+            self._held -= Counter(held)  # Also drops those with a count of zero.
 
     def collect(self, in_use: Iterable[str]) -> None:
         """Remove layers that are neither part of an image nor in *in_use*."""
-        kept = {name for name, count in self._held.items() if count > 0}.union(in_use)
+        kept = {*self._held, *in_use}
         kept.update(*(image.layers for image in self.all()))
         for directory in self.layers_dir.iterdir():
             if directory.name not in kept:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from nodeagent_plugins.embedded_runtime.errors import FailedPrecondition, NotFound
+from nodeagent_plugins.embedded_runtime.images.loading import Loader
 from nodeagent_plugins.embedded_runtime.images.store import Image, ImageStore
 
 
@@ -88,3 +91,27 @@ def test_unreferenced_layers_are_deleted(store):
     assert sorted(path.name for path in store.layers_dir.iterdir()) == ["layer-1", "layer-2", "layer-3"]
     store.collect([])
     assert [path.name for path in store.layers_dir.iterdir()] == ["layer-1"]
+
+
+def test_layer_of_two_loads_is_kept_until_both_end(store):
+    store.layer("layer-1").mkdir()
+
+    with store.hold(["layer-1"]):
+        with store.hold(["layer-1"]):
+            pass
+        store.collect([])
+        assert store.layer("layer-1").exists()
+
+    store.collect([])
+    assert not store.layer("layer-1").exists()
+
+
+async def test_ended_loads_use_no_memory(store):
+    name = "0" * 40
+    store.layer(name).mkdir()
+    loader = Loader(store, user_attributes=True)
+    document = json.dumps({"rootfs": {"diff_ids": ["sha256:" + "0" * 64]}}).encode()
+
+    await loader.load(document, None, 0, tag="localhost/x:1")
+
+    assert len(loader._locks) == len(store._held) == 0
