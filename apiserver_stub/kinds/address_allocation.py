@@ -6,6 +6,7 @@ Addresses are unique since they are the names of the objects, so servers that sh
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address, IPv6Address
@@ -124,7 +125,8 @@ async def delete(store: Store, kinds: AddressObjects, name: str) -> None:
         return Keep() if current is None else Remove(without_revision(current.data))
 
     if store.collection(kinds.addresses).get(name) is not None:
-        await store.update(kinds.addresses, name, decide)
+        with contextlib.suppress(LookupError):  # Another client deletes it.
+            await store.update(kinds.addresses, name, decide)
 
 
 def _candidates(network: Network) -> Iterator[int]:

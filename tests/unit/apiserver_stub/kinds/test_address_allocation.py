@@ -101,6 +101,15 @@ async def test_address_outside_of_all_ranges_is_rejected(harness: Harness, addre
     assert harness.taken() == []
 
 
+async def test_address_is_released_while_another_client_deletes_it(harness: Harness) -> None:
+    service = await harness.new(clusterIP="10.0.0.3")
+    deletions = [await harness.strategy.reserve(harness.store, None, service) for _ in range(2)]
+
+    await asyncio.gather(*(deletion.keep() for deletion in deletions))
+
+    assert harness.taken() == []
+
+
 async def test_requested_address_is_allocated_once_and_released_with_its_service(harness: Harness) -> None:
     service = await harness.new(clusterIP="10.0.0.3")
 
