@@ -55,7 +55,7 @@ class _ServiceController(OwnerController):
                     self.queue.add(key)
 
     async def _pods_of(self, service: Object) -> list[Object] | None:
-        """Return the pods of *service*, ``None`` if another client manages its endpoints."""
+        """Return the pods of *service* that have an address, ``None`` if another client manages its endpoints."""
         spec, namespace = service["spec"], service["metadata"]["namespace"]
         selector = self.selector_of(spec)
         if selector is None or spec.get("type") == "ExternalName":
@@ -64,7 +64,7 @@ class _ServiceController(OwnerController):
         found = []
         for number, record in enumerate(collection.select(f"{namespace}/")):
             view = self.context.index.get(_PODS, record.key)
-            if view is not None and selector.matches(view.metadata.labels):
+            if isinstance(view, PodView) and view.status.pod_ip and selector.matches(view.metadata.labels):
                 found.append(resource.read(record))
             if number % _STEP == _STEP - 1:
                 await asyncio.sleep(0)
