@@ -19,6 +19,9 @@ from pathlib import Path
 from tests.api_fuzz.requests import FuzzRequest
 from tests.api_fuzz.runner import run
 
+_SETTLE_SECONDS = 360.0
+"""More than the period of :data:`apiserver_stub.server.memory_trim.TRIM_SECONDS`."""
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.api_fuzz", description=(__doc__ or "").partition(":")[2])
@@ -27,6 +30,13 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, metavar="N", help="number of the first request (default: 0)")
     parser.add_argument("--batch", type=int, default=20_000, metavar="N", help="requests until objects are deleted")
     parser.add_argument("--connections", type=int, default=16, metavar="N", help="parallel requests (default: 16)")
+    parser.add_argument(
+        "--settle",
+        type=float,
+        metavar="SECONDS",
+        help="time without requests before memory is measured; 0: only that at the start (default: 360 if there are "
+        "several batches, so that history is compacted and free memory is returned, else 0)",
+    )
     parser.add_argument("--failures", type=Path, metavar="FILE", help="append failed requests to FILE, one per line")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="first send the requests in FILE")
     parser.add_argument("--dir", type=Path, metavar="DIR", help="directory of the server, kept (default: temporary)")
@@ -53,12 +63,18 @@ def main() -> int:
             range(options.first, options.first + options.requests),
             batch=options.batch,
             connections=options.connections,
+            settle_seconds=_settle_seconds(options),
             replay=[FuzzRequest.from_json(line) for line in replay],
             progress=lambda text: print(f"{time.monotonic() - started:.0f} s: {text}", flush=True),
             failed=failed,
         )
     print(report.text().encode("utf-8", "backslashreplace").decode())
     return int(bool(report.failed or report.tracebacks))
+
+
+def _settle_seconds(options: argparse.Namespace) -> float:
+    several = options.requests > options.batch
+    return options.settle if options.settle is not None else (_SETTLE_SECONDS if several else 0.0)
 
 
 if __name__ == "__main__":

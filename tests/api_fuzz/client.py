@@ -26,6 +26,8 @@ class Reply:
     content_type: str = ""
     seconds: float = 0.0
     error: str = ""
+    hung: bool = False
+    """Whether there was none for :data:`HANG_SECONDS`."""
 
 
 class Connection:
@@ -52,7 +54,7 @@ class Connection:
                 reply = await self._exchange(request, started)
         except TimeoutError:
             await self.close()
-            return Reply(0, seconds=time.monotonic() - started, error="hang")
+            return Reply(0, seconds=time.monotonic() - started, error="hang", hung=True)
         except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:
             await self.close()
             return Reply(0, seconds=time.monotonic() - started, error=repr(error))

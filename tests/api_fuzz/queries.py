@@ -72,6 +72,8 @@ _ACCEPTED = (
     ";",
     "a/b/c",
 )
+WARM_UP = ("application/json", *_ACCEPTED[3:12])
+"""Values of the header ``Accept``, one for each representation of objects."""
 _BOOLEANS = ("true", "false", "1", "0", "", "x", "TRUE", "yes")
 
 
