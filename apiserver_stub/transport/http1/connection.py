@@ -144,6 +144,8 @@ class Connection(asyncio.Protocol):
         self.writes.lose()
         if self.task is not None and not self._upgraded:
             self._server.cancel(self.task)
+        self.task = None
+        del self._parser  # Like the exception of the task, it refers to this connection.
         self._closed_callback()
 
     def pause_writing(self) -> None:
@@ -166,7 +168,7 @@ class Connection(asyncio.Protocol):
     # Receiving
 
     def data_received(self, data: bytes) -> None:
-        if self._rejection:
+        if self._rejection or self.transport is None:
             return
         if self._unparsed is not None:
             self._unparsed += data

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -286,6 +288,26 @@ async def test_received_request_is_not_idle_before_its_handler_runs() -> None:
             await asyncio.sleep(0)
             assert not idle_before
         assert idle == [False]
+
+
+async def test_connection_lost_during_a_request_is_freed_without_the_collector() -> None:
+    started, endless = asyncio.Event(), asyncio.Event()
+
+    async def handle(http: HttpRequest) -> None:
+        started.set()
+        await endless.wait()
+
+    async with serving(handle) as client:
+        client.writer.write(GET)
+        await started.wait()
+        lost = weakref.ref(client.served.pop())
+        gc.disable()
+        try:
+            client.writer.transport.abort()
+            while lost() is not None:
+                await asyncio.sleep(0.001)
+        finally:
+            gc.enable()
 
 
 async def test_client_that_never_reads_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
