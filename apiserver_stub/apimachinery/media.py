@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -16,6 +15,7 @@ from apiserver_stub.apimachinery.status import ApiError, bad_request, unsupporte
 from nodeagent.base import apiproto, yamlsafe
 from nodeagent.base.identity import Identity
 from nodeagent.base.structs import Struct
+from nodeagent.base.text_cache import text_cache
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -62,7 +62,7 @@ def clauses(accept: str) -> list[tuple[str, dict[str, str]]]:
     return [(media, values) for _, media, values in result]
 
 
-@lru_cache(maxsize=256)
+@text_cache(256)
 def negotiate(accept: str, identity: Identity, *, watch: bool, protobuf: bool, tables: bool = True) -> Format:
     """Return the format that *accept* requests.
 

@@ -6,9 +6,9 @@ Custom, since clients receive these errors and texts; the agent uses :mod:`nodea
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
 from nodeagent.base.quantity import Quantity
+from nodeagent.base.text_cache import text_cache
 
 FORMAT_WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 NO_SUFFIX = "unable to parse quantity's suffix"
@@ -34,7 +34,7 @@ class InvalidQuantity(ValueError):
     """A text is not a quantity; the message is upstream's."""
 
 
-@lru_cache(maxsize=1024)
+@text_cache(1024)
 def canonical(text: str) -> str:
     """Return the quantity *text* in upstream's canonical form.
 
@@ -86,7 +86,7 @@ def _large(sign: str, number: int, scale: int) -> str:
     return f"{sign.strip('+')}{number}{_SUFFIXES[scale]}"
 
 
-@lru_cache(maxsize=1024)
+@text_cache(1024)
 def of_resource_list(text: str) -> str:
     """Return the quantity *text* in a map of resources: rounded up to thousandths, the resolution of the API.
 

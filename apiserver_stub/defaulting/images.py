@@ -6,7 +6,8 @@ Not shared with the agent, whose parser of image names rejects a few names that 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+
+from nodeagent.base.text_cache import text_cache
 
 _COMPONENT = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
 _domain = re.compile(rf"(?:{_COMPONENT}(?:\.{_COMPONENT})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?")
@@ -17,7 +18,7 @@ _digits = re.compile(r"[a-f0-9]+")
 _NAME_LIMIT = 255
 
 
-@lru_cache(maxsize=4096)
+@text_cache(4096)
 def image_pull_policy(image: str) -> str:
     """Return the policy for *image*: one with tag ``latest``, or with neither tag nor digest, is always pulled."""
     named, at, digest = image.partition("@")

@@ -8,11 +8,11 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from typing import Any
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.go_format import go_value
+from nodeagent.base.text_cache import text_cache
 
 _Step = Callable[[Any], Iterator[Any]]
 
@@ -55,7 +55,7 @@ def text_of(value: Any) -> str:
     return go_value(value)
 
 
-@lru_cache(maxsize=1024)
+@text_cache(1024)
 def _steps(path: str) -> tuple[_Step, ...]:
     found: list[_Step] = []
     rest = path.strip().removeprefix("$").removeprefix("@")

@@ -10,7 +10,6 @@ Custom, since no package implements server-side apply.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -18,6 +17,7 @@ import msgspec
 from apiserver_stub.apimachinery.go_format import escape_json
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.schema.shapes import Form, Shape
+from nodeagent.base.text_cache import text_cache
 
 FieldSet = dict[str, "FieldSet"]
 
@@ -43,7 +43,7 @@ def decode(wire: Any) -> FieldSet:
     return found
 
 
-@lru_cache(maxsize=4096)
+@text_cache(4096)
 def _element(text: str) -> str:
     """Return a path element in canonical form, empty for an element of an unknown type.
 
@@ -70,7 +70,7 @@ def encode(fields: FieldSet) -> Object:
     }
 
 
-@lru_cache(maxsize=4096)
+@text_cache(4096)
 def _wire_form(element: str) -> str:
     return escape_json(element) if element[0] in "kv" else element
 
@@ -158,7 +158,7 @@ def paths(fields: FieldSet, path: str = "") -> Iterator[str]:
             yield from paths(below, field_path)
 
 
-@lru_cache(maxsize=4096)
+@text_cache(4096)
 def _order(element: str) -> tuple[Any, ...]:
     """Return the sort key of a path element: fields first, then list items by key or value."""
     kind, text = element[:1], element[2:]

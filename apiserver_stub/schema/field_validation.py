@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 from apiserver_stub.apimachinery.go_format import type_name
@@ -16,6 +16,7 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.quantities import FORMAT_WRONG, InvalidQuantity, canonical, of_resource_list
 from apiserver_stub.schema.shapes import UNKNOWN, Form, Shape
 from nodeagent.base import gobase64, gotime
+from nodeagent.base.text_cache import text_cache
 
 _INDEX = re.compile(r"\[\d+\]")
 _SPACED_COLON = re.compile(rb'"\s+:')
@@ -411,7 +412,7 @@ def count_members(value: Any) -> int:
     return sum(map(count_members, value)) if value.__class__ is list else 0
 
 
-@lru_cache(maxsize=1024)
+@text_cache(1024)
 def _utc(text: str) -> str | None:
     """Return the time *text* in UTC, ``None`` for Go's zero time, which is null in JSON."""
     try:
@@ -421,7 +422,7 @@ def _utc(text: str) -> str | None:
     return gotime.render(seconds) if (seconds, nanos) != (gotime.ZERO_SECONDS, 0) else None
 
 
-@lru_cache(maxsize=1024)
+@text_cache(1024)
 def _utc_micro(text: str) -> str | None:
     try:
         seconds, nanos = gotime.parse(text, gotime.RFC3339_MICRO)

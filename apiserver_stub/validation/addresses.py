@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 from apiserver_stub.apimachinery.status import Cause, invalid_value
+from nodeagent.base.text_cache import text_cache
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -97,7 +97,7 @@ def _is_link_local_multicast(address: Address) -> bool:
     return address.packed[0] == 0xFF and address.packed[1] & 0x0F == 0x02
 
 
-@lru_cache(maxsize=4096)
+@text_cache(4096)
 def _parse(text: str) -> Address | None:
     head, colon, tail = text.rpartition(":")
     if "." in tail:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from apiserver_stub.apimachinery.status import Cause, invalid_each, invalid_value
 from nodeagent.base.names import qualified_name_problems
 from nodeagent.base.quantity import Quantity
+from nodeagent.base.text_cache import text_cache
 
 _CACHED = 4096
 _ZERO = Quantity()
@@ -34,7 +33,7 @@ _STANDARD = (
 _QUOTA_RESOURCES = _STANDARD - {"storage"}
 
 
-@lru_cache(maxsize=_CACHED)
+@text_cache(_CACHED)
 def amount(text: str) -> Quantity:
     """Return the amount that *text* of a decoded object stands for.
 
@@ -53,7 +52,7 @@ def is_native(name: str, label_domain: str) -> bool:
     return "/" not in name or f"{label_domain}/" in name
 
 
-@lru_cache(maxsize=_CACHED)
+@text_cache(_CACHED)
 def is_extended(name: str, label_domain: str) -> bool:
     """Return whether *name* is a resource of a device plugin or an administrator."""
     if is_native(name, label_domain) or name.startswith("requests."):
@@ -131,7 +130,7 @@ def is_fractional_bytes(text: str) -> bool:
     return bool(amount(text).milli_value() % 1000)
 
 
-@lru_cache(maxsize=_CACHED)
+@text_cache(_CACHED)
 def _problems(name: str) -> tuple[str, ...]:
     if problems := qualified_name_problems(name):
         return tuple(problems)
@@ -140,7 +139,7 @@ def _problems(name: str) -> tuple[str, ...]:
     return ()
 
 
-@lru_cache(maxsize=_CACHED)
+@text_cache(_CACHED)
 def _container_problems(name: str, label_domain: str) -> tuple[str, ...]:
     problems = _problems(name)
     if "/" not in name:

@@ -19,6 +19,7 @@ from apiserver_stub.schema.typed.elements import InvalidElement
 from apiserver_stub.schema.typed.identity import identity_of
 from apiserver_stub.schema.typed.validation import summary, validate
 from apiserver_stub.verbs import last_applied
+from nodeagent.base.text_cache import text_cache
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
@@ -195,7 +196,7 @@ def kind_of(resource: Resource, subresource: str, api_domain: str) -> Kind | Non
     return Kind(shape, resource.api_version, resource.renamed_fields, blank, reset)
 
 
-@lru_cache(maxsize=512)
+@text_cache(512)
 def _from_agent(agent: str) -> str:
     name = "".join(character for character in agent.partition("/")[0] if character.isprintable())
     while len(name.encode()) > _MANAGER_LIMIT:
