@@ -16,6 +16,7 @@ from apiserver_stub.storage.record import Change, Record
 
 HISTORY_CHANGES = 16_384
 HISTORY_BYTES = 16 << 20
+_FEW_KEYS = 256
 
 
 class Compacted(Exception):
@@ -138,6 +139,8 @@ class Collection:
             self._log.append(change)
             self._log_bytes += _cost(change)
         self._trim()
+        if self._holes and len(self._sorted) + len(self._unsorted) > 2 * len(self._records) + _FEW_KEYS:
+            self._keys()  # Drops the keys of deleted records, also if no client lists the collection.
         self._notify_waiters()
 
     def _notify_waiters(self) -> None:

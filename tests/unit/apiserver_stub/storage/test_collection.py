@@ -39,6 +39,16 @@ def test_records_are_listed_by_namespace_in_key_order(pods: Collection) -> None:
     assert keys(pods.select("", "ab/")) == ["ab/1", "b/1", "b/2"]
 
 
+def test_keys_of_deleted_records_are_dropped_though_no_client_lists_them(pods: Collection) -> None:
+    for revision in range(11, 10_011, 2):
+        put(pods, f"pod-{revision}", revision)
+        remove(pods, f"pod-{revision}", revision + 1)
+    pods.compact(10_011)
+
+    texts = {text for found in vars(pods).values() if isinstance(found, list | dict) for text in found}
+    assert len(texts) < 300
+
+
 def test_removed_and_recreated_records_keep_the_key_order(pods: Collection) -> None:
     put(pods, "a", 11)
     put(pods, "b", 12)
