@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from apiserver_stub.admission.plugin import AdmissionPlugin
 from apiserver_stub.apimachinery.objects import Object
@@ -23,7 +24,8 @@ class AdmissionChain:
 
     def __init__(self, plugins: Sequence[AdmissionPlugin] = ()) -> None:
         self.plugins = list(plugins)
-        self._chains: dict[tuple[Resource, str, str], _Chain] = {}
+        # Weak, as the resources of custom resource definitions are replaced with each change of these.
+        self._chains: WeakKeyDictionary[Resource, dict[tuple[str, str], _Chain]] = WeakKeyDictionary()
 
     async def admit(self, call: AdmissionRequest) -> None:
         """Call the mutating plugins, and call them again if a webhook changed the object (reinvocation).
@@ -74,11 +76,12 @@ class AdmissionChain:
         await self.check(AdmissionRequest("CONNECT", request, resource, options, name=info.name))
 
     def _chain(self, call: AdmissionRequest) -> _Chain:
-        key = (call.resource, call.operation, call.subresource)
-        chain = self._chains.get(key)
+        chains = self._chains.setdefault(call.resource, {})
+        key = (call.operation, call.subresource)
+        chain = chains.get(key)
         if chain is None:
-            matching = [plugin for plugin in self.plugins if plugin.concerns(*key)]
-            chain = self._chains[key] = (
+            matching = [plugin for plugin in self.plugins if plugin.concerns(call.resource, *key)]
+            chain = chains[key] = (
                 tuple(plugin for plugin in matching if _has(plugin, "admit")),
                 tuple(plugin for plugin in matching if _has(plugin, "validate")),
             )

@@ -6,6 +6,9 @@ from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.storage import Store
 
+MOST_LISTS = 1024
+"""Cached lists; most are those of a namespace, which may be deleted."""
+
 
 class Lister:
     """Decoded objects of a store; the returned objects must not be modified."""
@@ -33,6 +36,9 @@ class Lister:
         if cached is None or cached[0] != stored.end:
             records = stored.select(f"{namespace}/" if namespace else "")
             cached = stored.end, [objects.decode(record.data) for record in records]
+            self._lists.pop((collection, namespace), None)
+            if len(self._lists) >= MOST_LISTS:
+                del self._lists[next(iter(self._lists))]
             self._lists[collection, namespace] = cached
         return cached[1]
 

@@ -15,6 +15,7 @@ import math
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.flowcontrol.priority_levels import (
@@ -71,6 +72,7 @@ class PriorityAndFairness:
         """
         self._schemas = sorted(schemas, key=lambda schema: (schema.precedence, schema.name))
         self._cache.clear()
+        self._drop_series()
         for name in levels.keys() - self.levels.keys():
             self.levels[name] = PriorityLevel(name, levels[name])
         for name, level in list(self.levels.items()):
@@ -82,6 +84,16 @@ class PriorityAndFairness:
         for name, level in self.levels.items():
             level.configure(settings[name], math.ceil(self._total * settings[name].shares / shares), self._total)
             level.settle(level.seats)
+
+    def _drop_series(self) -> None:
+        """Drop the metrics of removed flow schemas, as clients may create any number of these."""
+        active = {(schema.name, schema.level) for schema in self._schemas}
+        active |= {key for key, counts in self.counts.items() if counts.executing}
+        active |= {key[:2] for key, count in self.waiting.items() if count}
+        every: tuple[dict[Any, Any], ...] = (self.counts, self.rejected, self.waiting, self.waits)
+        for series in every:
+            for key in [key for key in series if key[:2] not in active]:
+                del series[key]
 
     def sort(self, user: User, info: RequestInfo) -> FlowSchema:
         """Return the first flow schema that matches a request."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery.media import APPLY_PATCH
@@ -93,6 +94,14 @@ class RequestMetrics:
         found.codes[code] = found.codes.get(code, 0) + 1
         found.seconds.observe(seconds)
         found.sizes.observe(size)
+
+    def retain(self, resources: Iterable[Resource]) -> None:
+        """Drop the metrics of all resources except *resources*, as clients may define any number of these."""
+        served = {("", ""), *((item.group, item.plural) for item in resources)}
+        self._requests = {labels: found for labels, found in self._requests.items() if (labels[2], labels[4]) in served}
+        for counts in (self._terminated, self._aborted):
+            for labels in [labels for labels in counts if (labels[1], labels[3]) not in served]:
+                del counts[labels]
 
     def terminated(self, info: RequestInfo, method: str, resource: Resource | None, code: int) -> None:
         """Count a request that the server terminated because of a limit."""

@@ -97,6 +97,7 @@ async def build_pipeline(
     """
     gates, release = options.gates, options.compatibility_version
     requests = RequestMetrics()
+    registry.listen(lambda: requests.retain(registry))
 
     def show_limits(page: exposition.Page) -> None:
         metrics.show_in_flight(page, limits.in_flight[True], limits.in_flight[False])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 
 from apiserver_stub.admission import AdmissionChain, AdmissionPlugin
@@ -47,6 +50,18 @@ async def test_late_mutation_reinvokes_all_plugins_once(call):
     await admission.admit(call({}))
 
     assert notes == ["a changes", "b changes"] * 2
+
+
+async def test_resource_that_is_no_longer_served_is_freed(call):
+    admission = AdmissionChain([Noting("a", [])])
+    removed = Resource("example.com", "v1", "Widget", "widgets")
+    freed = weakref.ref(removed)
+
+    await admission.check(call({}, resource=removed))
+    del removed
+    gc.collect()
+
+    assert freed() is None
 
 
 async def test_plugins_are_called_only_for_matching_requests(call):

@@ -11,6 +11,7 @@ from apiserver_stub.apimachinery.request import Query, RequestInfo, User, parse_
 from apiserver_stub.endpoints.metrics import show_fairness
 from apiserver_stub.flowcontrol.priority_and_fairness import PriorityAndFairness
 from apiserver_stub.flowcontrol.priority_levels import LevelSettings, Rejected
+from apiserver_stub.flowcontrol.schemas import FlowSchema
 from apiserver_stub.telemetry.exposition import Choice, Page
 from tests.unit.apiserver_stub.flowcontrol.default_configuration import default_levels, default_schemas
 
@@ -147,6 +148,21 @@ async def test_queued_request_times_out() -> None:
         await fairness.enter(schema, ALICE, PODS)
 
     assert (level.executing, level.waiting) == ({held}, 0)
+
+
+async def test_metrics_of_removed_schemas_are_dropped() -> None:
+    fairness = PriorityAndFairness(1, 0, default_levels(), default_schemas())
+    held = await fairness.enter(fairness.sort(ALICE, PODS), ALICE, PODS)
+    for number in range(20):
+        own = FlowSchema(f"schema-{number}", "global-default", lambda user, _: user is BOB)
+        fairness.configure(default_levels(), [own, *default_schemas()])
+        with pytest.raises(Rejected, match="time-out"):
+            await fairness.enter(fairness.sort(BOB, PODS), BOB, PODS)
+    fairness.configure(default_levels(), default_schemas())
+
+    series = (fairness.counts, fairness.rejected, fairness.waiting, fairness.waits)
+    assert {key[0] for found in series for key in found} == {"global-default"}
+    fairness.leave(held)
 
 
 async def test_catch_all_level_has_no_queue() -> None:

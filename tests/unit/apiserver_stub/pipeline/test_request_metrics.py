@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from apiserver_stub.apimachinery.request import Query, RequestInfo, parse_path
-from apiserver_stub.pipeline.request_metrics import Requests, labels_of, method_of
+from apiserver_stub.pipeline.request_metrics import RequestMetrics, Requests, labels_of, method_of
+from apiserver_stub.telemetry.exposition import Choice, Page
 
 PATCH = RequestInfo("patch", "/api/v1/namespaces/web/pods/a", "", "v1", "pods", "", "web", "a")
 RESOURCE: Any = SimpleNamespace(group="", plural="pods", subresource=lambda name: None)
@@ -41,6 +42,25 @@ def test_clients_cannot_create_labels() -> None:
     found = {labels_of(info, method, None) for info in infos for method in ("ABC", "GETX", "PROPFIND")}
 
     assert found == {("other", "", "", "", path, "", "") for path in ("", "/apis")}
+
+
+def test_metrics_of_removed_resources_are_dropped() -> None:
+    metrics, pods = RequestMetrics(), RESOURCE
+    for number in range(50):
+        custom: Any = SimpleNamespace(group="example.com", plural=f"things{number}", subresource=lambda name: None)
+        info = parse_path("GET", f"/apis/example.com/v1/{custom.plural}", Query(""))
+        for resource, found in ((custom, info), (pods, PATCH), (None, info)):
+            metrics.count(found, "GET", resource, 200, 0.1, 10, "")
+            metrics.terminated(found, "GET", resource, 504)
+            metrics.aborted(found, "GET", resource)
+        metrics.retain([pods])
+
+    page = Page(Choice())
+    metrics.show_on(page)
+    text = page.text()[0].decode()
+    assert "example.com" not in text
+    assert 'resource="pods"' in text
+    assert 'code="504"' in text
 
 
 def test_service_level_durations_start_with_a_higher_bound() -> None:
