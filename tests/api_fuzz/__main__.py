@@ -69,7 +69,7 @@ def main() -> int:
             failed=failed,
         )
     print(report.text().encode("utf-8", "backslashreplace").decode())
-    return int(bool(report.failed or report.tracebacks))
+    return int(bool(report.failed or report.tracebacks or report.not_deleted))
 
 
 def _settle_seconds(options: argparse.Namespace) -> float:

@@ -34,6 +34,8 @@ class Report:
     usage: dict[str, Usage] = field(default_factory=dict)
     """Usage by the time of its measurement, in this order."""
     tracebacks: int = 0
+    not_deleted: list[str] = field(default_factory=list)
+    """Collections that still had new objects after a cleanup."""
 
     def add(self, number: int, request: FuzzRequest, reply: Reply, previous: FuzzRequest | None = None) -> str:
         """Add one response, and return the reason why it is wrong, or an empty string.
@@ -85,6 +87,7 @@ class Report:
             more = {name: last[name] - first.get(name, 0) for name in last if last[name] > first.get(name, 0)}
             lines += [f"more tasks: {count} × {name}" for name, count in sorted(more.items())]
         lines += [f"slow: {seconds:.3f} s, request {number}: {path}" for seconds, number, path in sorted(self.slowest)]
+        lines += [f"not deleted: {text}" for text in self.not_deleted]
         lines += [f"expected: {count} × {text}" for text, count in self.upstream_errors.most_common(20)]
         lines += [
             f"failed: request {number}: {text}\n  {request.to_json()[:2000]}" for number, request, text in self.failures
