@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,6 +18,7 @@ from apiserver_stub.schema.typed.elements import InvalidElement
 from apiserver_stub.schema.typed.identity import identity_of
 from apiserver_stub.schema.typed.validation import summary, validate
 from apiserver_stub.verbs import last_applied
+from apiserver_stub.verbs.resource_cache import resource_cache
 from nodeagent.base.text_cache import text_cache
 
 if TYPE_CHECKING:
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from apiserver_stub.kinds.registry import Resource
 
 _MANAGER_LIMIT = 128
-_FLAT_LIMIT = 4096
+_MOST_FLAT, _MOST_FLAT_NAMES = 512, 64
 _NOTHING = msgspec.Raw(b"{}")
-_flat: dict[tuple[Resource, tuple[str | tuple[str, ...] | None, ...]], msgspec.Raw] = {}
 
 
 def writer(request: Request, resource: Resource, operation: str = UPDATE) -> ManagedFieldsEntry:
@@ -85,16 +84,25 @@ def _fields_of_flat(kind: Kind, resource: Resource, obj: Object, api_domain: str
         None,
         *(metadata.get("annotations") or ()),
     )
-    cached = _flat.get((resource, field_names))
-    if cached is None:
-        if len(_flat) >= _FLAT_LIMIT:
-            _flat.clear()
+    known = _known_flat(resource)
+    found = known.get(field_names)
+    if found is None:
         entry = field_ownership.before_first_apply(kind, obj)
-        cached = _flat[resource, field_names] = msgspec.Raw(objects.encode(field_sets.encode(entry.fields)))
-    return cached
+        found = msgspec.Raw(objects.encode(field_sets.encode(entry.fields)))
+        if len(field_names) <= _MOST_FLAT_NAMES:
+            if len(known) >= _MOST_FLAT:
+                known.clear()
+            known[field_names] = found
+    return found
 
 
-@lru_cache(maxsize=256)
+@resource_cache
+def _known_flat(resource: Resource) -> dict[tuple[str | tuple[str, ...] | None, ...], msgspec.Raw]:
+    """Return the cached results for *resource*, by the names of fields, labels and annotations."""
+    return {}
+
+
+@resource_cache
 def _composite_fields(resource: Resource, api_domain: str) -> frozenset[str]:
     """Return the top-level fields of *resource*, except metadata, whose parts may have different owners."""
     schema = resource.schema_in(api_domain)
@@ -176,7 +184,7 @@ def apply_to(
     return merged, entries
 
 
-@lru_cache(maxsize=256)
+@resource_cache
 def kind_of(resource: Resource, subresource: str, api_domain: str) -> Kind | None:
     """Return the ownership properties of *resource* as written through *subresource*; ``None`` without a schema."""
     schema = resource.schema_in(api_domain)
