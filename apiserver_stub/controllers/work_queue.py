@@ -31,7 +31,13 @@ _IDLE_SECONDS = 3600.0
 _QUIET_PAUSES = 2
 """The pauses of a key are reset when it was not slowed down for this multiple of the maximum pause."""
 _STALE_TIMERS = 64
-_EXPECTED = (ApiError, StoreUnavailable, StoreRejected)
+
+
+class UnprocessableObject(Exception):
+    """An object cannot be processed in the current state of others; it is logged without a traceback."""
+
+
+_EXPECTED = (ApiError, StoreUnavailable, StoreRejected, UnprocessableObject)
 
 
 class WorkQueue(Generic[Key]):

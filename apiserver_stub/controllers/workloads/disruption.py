@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.controllers.views import Owner, OwnerView, PodView, View
+from apiserver_stub.controllers.work_queue import UnprocessableObject
 from apiserver_stub.controllers.workloads.owner_controller import OwnerController
 from apiserver_stub.kinds.disruption import BUDGETS, set_condition
 from apiserver_stub.validation.disruption_budgets import COUNTS
@@ -94,7 +95,7 @@ class Disruption(OwnerController):
                         self.queue.add(key)
 
 
-class ScaleError(Exception):
+class ScaleError(UnprocessableObject):
     """The number of pods that a controller requests is unknown."""
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from apiserver_stub.apimachinery.status import ApiError
-from apiserver_stub.controllers.work_queue import WorkQueue
+from apiserver_stub.controllers.work_queue import UnprocessableObject, WorkQueue
 from nodeagent.testing import FakeClock
 
 
@@ -96,6 +96,21 @@ async def test_unexpected_error_does_not_stop_the_queue(clock: FakeClock, caplog
 
     assert done == ["bad", "good"]
     assert caplog.records[0].exc_info is not None
+
+
+async def test_unprocessable_object_is_logged_without_a_traceback(
+    clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = WorkQueue[str]("test", clock)
+
+    async def process(key: str) -> None:
+        raise UnprocessableObject("no controller")
+
+    queue.add("a")
+    async with running(queue, process):
+        await clock.settle()
+
+    assert [(record.levelno, record.exc_info) for record in caplog.records] == [(logging.WARNING, None)]
 
 
 async def test_success_resets_the_back_off(clock: FakeClock) -> None:
