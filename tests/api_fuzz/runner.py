@@ -39,7 +39,7 @@ _EVERYTHING = (
 _AUDIT_POLICY = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "RequestResponse"}]}
 _CLEAN_UPS, _CLEAN_UP_SECONDS = 5, 60.0
 _DELETE_OPTIONS = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
-_TRACEBACK = re.compile(r"^(?:Traceback|\w+(?:\.\w+)*(?:Error|Exception)\b)|panic'd|Unhandled|never retrieved", re.M)
+_TRACEBACK = re.compile(r"^ *Traceback|panic'd|Unhandled|never retrieved", re.M)
 
 
 class Fuzzer:
