@@ -15,7 +15,7 @@ SOURCES := $(wildcard nodeagent plugins apiserver_stub tools tests benchmarks)
 # The longest one starts first.
 CHECKS := check-types check-wording check-code check-generated check-commits check-spelling
 
-.PHONY: help run test vm-test unit check fmt docs changelog client-suites mutants fuzz soak dist bench plots install uninstall clean
+.PHONY: help run test vm-test unit check fmt docs changelog client-suites mutants fuzz api-fuzz soak dist bench plots install uninstall clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,6 +82,9 @@ mutants: $(DEV_READY) ## Change conditions of the code and list those whose chan
 fuzz: $(DEV_READY) ## Fuzz the parsers of untrusted input, guided by coverage; SECONDS=600 per target, ARGS="yaml cel" selects
 	tools/bootstrap $(VENV) --editable '.[dev,fuzz]'
 	$(BIN)/python -m tests.fuzz $(if $(SECONDS),--seconds $(SECONDS)) $(ARGS)
+
+api-fuzz: $(DEV_READY) ## Send REQUESTS=1000000 random requests to an API server with everything enabled, as root, and print statuses, failures and memory; ARGS="--seed 2"
+	$(BIN)/python -m tests.api_fuzz --requests $(or $(REQUESTS),1000000) $(ARGS)
 
 soak: $(DEV_READY) ## Run a node under load for HOURS=6, as root, and write a report about the growth of its resources to build/soak.html; ARGS="--seed 1"
 	tools/test-parts

@@ -27,7 +27,7 @@ class Reply:
     seconds: float = 0.0
     error: str = ""
     hung: bool = False
-    """Whether there was none for :data:`HANG_SECONDS`."""
+    """No response for :data:`HANG_SECONDS`."""
 
 
 class Connection:

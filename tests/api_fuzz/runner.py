@@ -232,7 +232,7 @@ def run(
     try:
         measure_usage("start")
         if settle_seconds:
-            # On one connection, as several OpenAPI documents at once need memory that no single request does.
+            # On one connection, as several concurrent OpenAPI documents need memory that no single request does.
             fuzzer.send(enumerate(warm_up(fuzzer.catalog)), connections=1)
             fuzzer.clean_up()
             time.sleep(settle_seconds)
