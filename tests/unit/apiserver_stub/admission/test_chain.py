@@ -52,7 +52,7 @@ async def test_late_mutation_reinvokes_all_plugins_once(call):
     assert notes == ["a changes", "b changes"] * 2
 
 
-async def test_resource_that_is_no_longer_served_is_freed(call):
+async def test_removed_resource_is_freed(call):
     admission = AdmissionChain([Noting("a", [])])
     removed = Resource("example.com", "v1", "Widget", "widgets")
     freed = weakref.ref(removed)

@@ -23,7 +23,7 @@ def test_results_are_cached_by_resource_and_arguments() -> None:
     assert calls == [("pods", "status"), ("pods", "log"), ("nodes", "status")]
 
 
-def test_resource_that_is_no_longer_served_is_freed() -> None:
+def test_removed_resource_is_freed() -> None:
     removed = Resource("example.com", "v1", "Widget", "widgets")
     kind = resource_cache(lambda resource: [resource.kind])
     result, freed = kind(removed), weakref.ref(removed)
