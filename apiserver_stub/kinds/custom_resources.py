@@ -78,23 +78,26 @@ class CustomResourceStrategy(Strategy):
 
 
 def resources_of(
-    definition: Object, *, ratchets: bool = False, names_status: bool = False, convert_by: ConvertBy | None = None
+    definition: Object,
+    *,
+    ratchets: bool = False,
+    names_status: bool = False,
+    name_formats: bool = True,
+    convert_by: ConvertBy | None = None,
 ) -> list[Resource]:
     """Return the resources of the served versions of *definition*; none until its names are accepted.
 
     :param ratchets: values that do not change need not be valid (spec: gate.CRDValidationRatcheting).
     :param names_status: errors in updates of the status name its fields as fields of the object.
+    :param name_formats: the formats of names of objects are validated.
     :param convert_by: returns the converter for the ``webhook`` of a conversion.
     """
     if not (is_true(definition, "NamesAccepted") or is_true(definition, "Established")):
         return []
     versions = definition["spec"].get("versions") or ()
     converter = _converter(definition["spec"], convert_by) if len(versions) > 1 else None
-    return [
-        _resource(definition, version, ratchets=ratchets, names_status=names_status, converter=converter)
-        for version in versions
-        if version.get("served")
-    ]
+    rules = partial(CustomResourceRules, ratchets=ratchets, names_status=names_status, name_formats=name_formats)
+    return [_resource(definition, version, rules, converter) for version in versions if version.get("served")]
 
 
 def _converter(spec: Object, convert_by: ConvertBy | None) -> Converter:
@@ -105,7 +108,10 @@ def _converter(spec: Object, convert_by: ConvertBy | None) -> Converter:
 
 
 def _resource(
-    definition: Object, version: Object, *, ratchets: bool, names_status: bool, converter: Converter | None
+    definition: Object,
+    version: Object,
+    rules_of: Callable[[Node, Object | None], CustomResourceRules],
+    converter: Converter | None,
 ) -> Resource:
     spec, names = definition["spec"], definition["status"]["acceptedNames"]
     group, name, kind = spec["group"], version["name"], names["kind"]
@@ -113,7 +119,6 @@ def _resource(
     subresources = version.get("subresources") or {}
     has_status = subresources.get("status") is not None
     scale = subresources.get("scale")
-    rules = CustomResourceRules(tree, scale, ratchets=ratchets, names_status=names_status)
     versions = spec.get("versions") or ()
     return Resource(
         group,
@@ -126,7 +131,7 @@ def _resource(
         short_names=tuple(names.get("shortNames") or ()),
         categories=tuple(names.get("categories") or ()),
         strategy=CustomResourceStrategy(
-            tree, rules, has_status=has_status, terminating=is_true(definition, "Terminating")
+            tree, rules_of(tree, scale), has_status=has_status, terminating=is_true(definition, "Terminating")
         ),
         subresources=(
             *((Subresource("status"),) if has_status else ()),

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _NAMED_STATUS = Release(1, 31)
 """First release whose errors in the status of custom resources name the fields of the object."""
+_NAME_FORMATS = Release(1, 34)
+"""First release that validates the formats of names of objects."""
 
 
 def build_custom_kinds(
@@ -37,6 +39,7 @@ def build_custom_kinds(
         resources_of,
         ratchets=options.gates.enabled("CRDValidationRatcheting"),
         names_status=options.compatibility_version >= _NAMED_STATUS,
+        name_formats=options.compatibility_version >= _NAME_FORMATS,
         convert_by=partial(WebhookConversion, post=webhooks.post, identity=identity),
     )
     found = CustomKinds(store, registry, resource.storage, declare=declare)

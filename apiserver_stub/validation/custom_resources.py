@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, quote, required
 from apiserver_stub.schema.structural.tree import Node
+from apiserver_stub.validation.custom_resource_definitions.walk import schemas_in
 from apiserver_stub.validation.embedded_resources import validate_embedded
 from apiserver_stub.validation.list_types import validate_list_types
 from apiserver_stub.validation.names import standard_finalizer_problems
@@ -12,6 +15,7 @@ from apiserver_stub.validation.scale_fields import validate_scale_spec, validate
 from apiserver_stub.validation.schema_rules.rules import SchemaRulesValidator
 from apiserver_stub.validation.schema_values.causes import NO_FIELD
 from apiserver_stub.validation.schema_values.correlation import UNKNOWN
+from apiserver_stub.validation.schema_values.formats import is_object_name
 from apiserver_stub.validation.schema_values.values import validator_of
 from nodeagent.base.names import qualified_name_problems
 
@@ -22,19 +26,27 @@ class CustomResourceRules:
     """Rules for the custom resources of one version."""
 
     def __init__(
-        self, tree: Node, scale: Object | None = None, *, ratchets: bool = False, names_status: bool = False
+        self,
+        tree: Node,
+        scale: Object | None = None,
+        *,
+        ratchets: bool = False,
+        names_status: bool = False,
+        name_formats: bool = True,
     ) -> None:
         """Validate by *tree*.
 
         :param ratchets: values that do not change need not be valid.
         :param names_status: errors in updates of the status name its fields as fields of the object.
+        :param name_formats: the formats of names of objects are validated.
         """
         self._tree, self._scale = tree, scale
         self._rules = SchemaRulesValidator(tree, ratchets=ratchets)
         self._ratchets, self._names_status = ratchets, names_status
-        self._validate_values = validator_of(tree.source)
-        status = tree.properties.get("status")
-        self._validate_status_values = None if status is None else validator_of(status.source)
+        schema = tree.source if name_formats else _without_name_formats(tree.source)
+        self._validate_values = validator_of(schema)
+        status = (schema.get("properties") or {}).get("status")
+        self._validate_status_values = None if status is None else validator_of(status)
 
     def validate(self, new: Object, old: Object | None = None) -> list[Cause]:
         """Return the errors in *new*; *old* is the stored resource of an update."""
@@ -61,6 +73,14 @@ class CustomResourceRules:
         if (errors := validate_list_types(new, self._tree)) and not validate_list_types(old, self._tree):
             found += errors
         return found + self._rules.validate(new, old, found)
+
+
+def _without_name_formats(schema: Object) -> Object:
+    result: Object = deepcopy(schema)
+    for item in schemas_in(result):
+        if is_object_name(item.get("format") or ""):
+            del item["format"]
+    return result
 
 
 def _in_status(field: str) -> str:

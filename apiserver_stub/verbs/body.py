@@ -56,19 +56,28 @@ def read_object(request: Request, kind: str, api_version: str, schema: KindSchem
 def _require_type(request: Request, obj: Object, kind: str, api_version: str) -> None:
     """Check that an object of a custom kind states its kind and API version.
 
-    :raises ApiError: 400 or 422, one of them is missing or another one.
+    :raises ApiError: 400 or 422, one of them is missing, another one or not a text.
     """
     sent_version, sent_kind = obj.get("apiVersion") or "", obj.get("kind") or ""
-    if not sent_kind:
-        text = request.body.decode(errors="replace")
+    text = request.body.decode(errors="replace")
+    if problem := kind_problem(obj, text):
         start = f"{text[:_SHOWN_BODY]} ..." if len(text) > _SHOWN_BODY else text
-        problem = f"Object 'Kind' is missing in '{text}'"
         raise bad_request(f"the object provided is unrecognized (must be of type {kind}): {problem} ({start})")
     if sent_version != api_version:
         text = f"the API version in the data ({sent_version}) does not match the expected API version ({api_version})"
         raise bad_request(text)
-    if sent_kind != kind:
+    if sent_kind != kind and request.info.subresource != "status":  # Updates of the status keep the stored kind.
         raise wrong_kind(obj, kind, api_version)
+    obj["kind"] = kind
+
+
+def kind_problem(obj: Object, text: str) -> str:
+    """Return the reason why the kind of *obj*, an object of a custom kind, cannot be read from *text*, if any."""
+    for name in ("kind", "apiVersion"):
+        if not isinstance(value := obj.get(name) or "", str):
+            wrong = f"json: cannot unmarshal {type_name(value)} into Go struct field .{name} of type string"
+            return f"couldn't get version/kind; json parse error: {wrong}"
+    return "" if obj.get("kind") else f"Object 'Kind' is missing in '{text}'"
 
 
 def wrong_kind(obj: Object, kind: str, api_version: str) -> ApiError:

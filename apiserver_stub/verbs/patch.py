@@ -11,14 +11,14 @@ from apiserver_stub.apimachinery.go_format import go_value, type_name
 from apiserver_stub.apimachinery.json_patch import apply_json_patch, apply_merge_patch
 from apiserver_stub.apimachinery.media import APPLY_PATCH
 from apiserver_stub.apimachinery.objects import Object
-from apiserver_stub.apimachinery.status import ApiError, bad_request, invalid_value, not_found
+from apiserver_stub.apimachinery.status import ApiError, bad_request, internal, invalid_value, not_found
 from apiserver_stub.schema import shapes
 from apiserver_stub.schema.field_validation import SchemaMismatch, count_members, repeated
 from apiserver_stub.schema.strategic_merge import apply_strategic_patch
 from apiserver_stub.storage import Outcome, Record
 from apiserver_stub.verbs import versions
 from apiserver_stub.verbs.apply import apply
-from apiserver_stub.verbs.body import check_types, report, wrong_kind
+from apiserver_stub.verbs.body import check_types, kind_problem, report, wrong_kind
 from apiserver_stub.verbs.preparation import DryRun, plan_update, undetermined_name
 from apiserver_stub.verbs.responses import Reply
 from apiserver_stub.verbs.write_options import check_options, invalid_options
@@ -71,7 +71,7 @@ async def patch(
         stored = resource.read(current)
         old = stored if projection is None else projection.read(stored)
         new = _apply(sent, request.identity.api_domain, media_type, old, body)
-        restore_type(sent, media_type, new)
+        restore_type(sent, media_type, new, info.subresource)
         try:
             findings = check_types(
                 new, sent.schema_in(request.identity.api_domain), converts=media_type == _STRATEGIC_PATCH
@@ -102,21 +102,36 @@ async def patch(
     return Reply(200, record=record)
 
 
-def restore_type(resource: Resource, media_type: str, new: Object) -> None:
-    """Restore the kind and API version of *new*, which the patch may have removed.
+def restore_type(resource: Resource, media_type: str, new: Object, subresource: str = "") -> None:
+    """Restore the kind and API version of *new*, which the patch may have changed or removed.
 
-    :raises ApiError: 422, a JSON or merge patch changed them, or removed a custom kind; strategic merge patches cannot.
+    :raises ApiError: 422, a JSON or merge patch changed them, which it may for the status of a custom kind, or it
+        removed those of a custom kind; 500, a merge patch removed the API version of a custom kind.
     """
     is_open = resource.schema is not None and resource.schema.is_open
-    if is_open and not new.get("kind"):
-        raise _invalid_result(new, f"Object 'Kind' is missing in '{objects.encode(new).decode()}'")
+    if is_open:
+        _require_open_type(media_type, new)
     kind, version = new.get("kind") or resource.kind, new.get("apiVersion") or resource.api_version
     if media_type != _STRATEGIC_PATCH and (kind, version) != (resource.kind, resource.api_version):
-        if is_open:
+        if is_open and subresource != "status":
             raise wrong_kind(new, resource.kind, resource.api_version)
-        problem = f'no kind "{kind}" is registered for version "{version}" in scheme "apiserver_stub"'
-        raise _invalid_result(new, problem)
+        if not is_open:
+            problem = f'no kind "{kind}" is registered for version "{version}" in scheme "apiserver_stub"'
+            raise _invalid_result(new, problem)
     new["kind"], new["apiVersion"] = resource.kind, resource.api_version
+
+
+def _require_open_type(media_type: str, new: Object) -> None:
+    """Check that *new*, a patched object of a custom kind, states its kind and API version.
+
+    :raises ApiError: 422 or 500, it does not.
+    """
+    if problem := kind_problem(new, objects.encode(new).decode()):
+        raise _invalid_result(new, problem)
+    if "apiVersion" in new and new["apiVersion"] is None:
+        raise _invalid_result(new, ".apiVersion accessor error: <nil> is of the type <nil>, expected string")
+    if "apiVersion" not in new and media_type == _MERGE_PATCH:
+        raise internal("Object 'apiVersion' is missing in 'object has no apiVersion field'")
 
 
 def _report(request: Request, media_type: str, body: Any, unknown: list[str]) -> str:

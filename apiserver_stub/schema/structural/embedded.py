@@ -10,6 +10,8 @@ from apiserver_stub.schema.field_validation import Findings, SchemaMismatch, che
 from apiserver_stub.schema.shapes import Shape
 from apiserver_stub.schema.structural.tree import Node
 
+_ZERO_TIME = "0001-01-01T00:00:00Z"
+
 
 def metadata_shape() -> Shape:
     """Return the shape of ``ObjectMeta``."""
@@ -22,6 +24,8 @@ def metadata_shape() -> Shape:
 def check_metadata(metadata: Any, *, converts: bool = False) -> Findings:
     """Validate and normalize ``metadata`` in place; the paths of unknown fields start with ``metadata``.
 
+    A zero ``deletionTimestamp`` is removed: unlike for other kinds, it means that there is none.
+
     :raises SchemaMismatch: a value has the wrong type.
     """
     if metadata.__class__ is not dict:
@@ -29,6 +33,8 @@ def check_metadata(metadata: Any, *, converts: bool = False) -> Findings:
             f"json: cannot unmarshal {type_name(metadata)} into Go value of type v1.ObjectMeta",
         )
     found = check(metadata, metadata_shape(), complete=True, converts=converts)
+    if metadata.get("deletionTimestamp") == _ZERO_TIME:
+        del metadata["deletionTimestamp"]
     found.unknown = [f"metadata.{path}" for path in found.unknown]
     return found
 

@@ -43,7 +43,7 @@ class StructuralSchema:
         if "metadata" in obj:
             found.unknown += check_metadata(obj["metadata"], converts=converts).unknown
         if self._prunes:
-            found.unknown += prune(obj, self.tree)
+            found.unknown += prune(obj, self.tree, keeps_nulls=converts)
         if self.tree.has_resources:
             try:
                 found.unknown += coerce(obj, self.tree)

@@ -9,6 +9,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_network
 
 from nodeagent.base import gourl
 from nodeagent.base.duration import parse_duration
+from nodeagent.base.names import label_problems, subdomain_problems
 
 
 def format_check(name: str) -> Callable[[str], bool] | None:
@@ -18,12 +19,15 @@ def format_check(name: str) -> Callable[[str], bool] | None:
 
 def is_known(name: str) -> bool:
     """Return whether upstream validates texts of the format *name*."""
-    normalized = name.replace("-", "")
-    return normalized in _FORMATS or normalized in _NAMES_OF_OBJECTS
+    return name.replace("-", "") in _FORMATS
+
+
+def is_object_name(name: str) -> bool:
+    """Return whether *name* is a format of names of objects, which releases before 1.34 do not validate."""
+    return name.replace("-", "") in _NAMES_OF_OBJECTS
 
 
 _NAMES_OF_OBJECTS = ("k8sshortname", "k8slongname")
-"""Formats since release 1.34; their texts are not validated."""
 
 
 def _matching(pattern: str, flags: int = 0) -> Callable[[str], bool]:
@@ -183,4 +187,6 @@ _FORMATS: Mapping[str, Callable[[str], bool]] = {
     "date": _is_date,
     "duration": _is_duration,
     "datetime": _is_date_time,
+    "k8sshortname": lambda text: not label_problems(text),
+    "k8slongname": lambda text: not subdomain_problems(text),
 }

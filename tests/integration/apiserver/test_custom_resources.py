@@ -153,6 +153,42 @@ def test_watch_and_list_and_status(api: Api, group: str, widgets: str) -> None:
     assert (listed["kind"], listed["items"]) == ("WidgetList", [])
 
 
+def test_kind_of_another_type_is_rejected_and_another_kind_in_the_status_is_ignored(
+    api: Api, group: str, widgets: str
+) -> None:
+    created = api.ok("POST", widgets, widget(group))
+
+    code, status = api.call("POST", widgets, widget(group) | {"kind": 5})
+    other = created | {"kind": "Gadget", "status": {"phase": "Ready"}}
+    rejected, _ = api.call("PUT", f"{widgets}/one", other)
+    updated = api.ok("PUT", f"{widgets}/one/status", other)
+
+    assert (code, rejected) == (400, 422)
+    assert "cannot unmarshal number into Go struct field .kind of type string" in status["message"]
+    assert (updated["kind"], updated["status"]) == ("Widget", {"phase": "Ready"})
+
+
+def test_nulls_are_invalid_in_applied_and_dropped_in_created_resources(api: Api, group: str, widgets: str) -> None:
+    created = api.ok("POST", widgets, widget(group, parts=None))
+
+    path, new = f"{widgets}/one?fieldManager=a&force=true", widget(group, parts=None)
+    code, status = api.call("PATCH", path, new, content_type="application/apply-patch+yaml")
+
+    assert created["spec"] == {"size": 3, "color": "red"}
+    assert (code, [cause["field"] for cause in status["details"]["causes"]]) == (422, ["spec.parts"])
+    assert 'spec.parts in body must be of type array: "null"' in status["message"]
+
+
+def test_zero_deletion_time_is_ignored(api: Api, group: str, widgets: str) -> None:
+    api.ok("POST", widgets, widget(group))
+
+    patch = {"metadata": {"deletionTimestamp": "0001-01-01T00:00:00Z"}}
+    code, found = api.call("PATCH", f"{widgets}/one", patch, content_type="application/merge-patch+json")
+
+    assert code == 200
+    assert "deletionTimestamp" not in found["metadata"]
+
+
 def test_strategic_merge_patch_is_not_supported(api: Api, group: str, widgets: str) -> None:
     api.ok("POST", widgets, widget(group))
 

@@ -287,6 +287,18 @@ def test_errors_in_the_status_are_those_of_the_release(
     assert [cause.field for cause in causes] == expected
 
 
+@pytest.mark.parametrize("name_formats", [False, True])
+def test_formats_of_names_are_validated_by_releases_that_know_them(name_formats: bool) -> None:
+    served = version(subresources={"status": {}})
+    name = {"type": "string", "format": "k8s-short-name"}
+    served["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"] = {"name": name}
+    strategy = only(resources_of(established(served), name_formats=name_formats)).strategy
+
+    causes = strategy.validate_update(widget(status={"name": "A"}), widget(), "status")
+
+    assert [cause.reason for cause in causes] == ["FieldValueTypeInvalid"] * name_formats
+
+
 def test_rules_are_not_evaluated_without_a_name() -> None:
     served = version()
     served["schema"]["openAPIV3Schema"]["x-kubernetes-validations"] = [{"rule": "self.metadata.name == 'y'"}]

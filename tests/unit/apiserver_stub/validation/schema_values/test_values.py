@@ -140,6 +140,8 @@ def test_unchanged_items_are_found_by_key() -> None:
         ("isbn", "0321751043", "0321751044"),
         ("creditcard", "4111 1111 1111 1111", "4111 1111 1111 1112"),
         ("rgbcolor", "rgb(1, 2, 255)", "rgb(1, 2, 256)"),
+        ("k8s-short-name", "a-1", "a.b"),
+        ("k8s-long-name", "a.b", "A"),
     ],
 )
 def test_formats_are_validated(name: str, valid: str, invalid: str) -> None:
