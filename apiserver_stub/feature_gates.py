@@ -148,6 +148,7 @@ GATES_IN_USE = frozenset(
         "TopologyAwareHints",
         "TranslateStreamCloseWebsocketRequests",
         "UnauthenticatedHTTP2DOSMitigation",
+        "UnknownVersionInteroperabilityProxy",
         "UserNamespacesHostNetworkSupport",
         "UserNamespacesPodSecurityStandards",
         "UserNamespacesSupport",

@@ -40,9 +40,6 @@ _GATES: Mapping[str, tuple[str, ...]] = {
     "the fields are stored without it too, and no controller sets them": ("CRDObservedGenerationTracking",),
     "there are no alpha options for logs": ("LoggingAlphaOptions",),
     "there are no beta options for logs": ("LoggingBetaOptions",),
-    "servers that share a store serve the same kinds, so requests are never forwarded to others": (
-        "UnknownVersionInteroperabilityProxy",
-    ),
 }
 
 REASONS: Mapping[str, str] = {name: reason for reason, names in _GATES.items() for name in names}

@@ -107,7 +107,7 @@ def merge(
     ranks: dict[GroupVersion, tuple[int, int]] = {}
     positions: dict[str, tuple[int, str]] = {}
     for group, version in local:
-        group_rank, version_rank = api_services.order(group, version, identity)
+        group_rank, _, version_rank = api_services.order(group, version, identity)
         ranks[group, version] = -group_rank, -version_rank
         positions.setdefault(group, (len(positions), ""))
     after = len(positions)

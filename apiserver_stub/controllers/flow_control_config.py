@@ -22,6 +22,7 @@ from apiserver_stub.flowcontrol.schemas import LEVEL_HEADER, SCHEMA_HEADER, read
 from apiserver_stub.storage import Keep, Outcome, Put, Record, StoreRejected, StoreUnavailable
 from nodeagent.base.aio import Clock, SystemClock
 from nodeagent.base.identity import Identity
+from nodeagent.base.release import OLDEST, Release
 
 if TYPE_CHECKING:
     from apiserver_stub.storage import Store
@@ -40,11 +41,16 @@ class FlowControlConfig:
     """
 
     def __init__(
-        self, store: Store, fairness: PriorityAndFairness | None, identity: Identity, clock: Clock | None = None
+        self,
+        store: Store,
+        fairness: PriorityAndFairness | None,
+        identity: Identity,
+        clock: Clock | None = None,
+        release: Release = OLDEST,
     ) -> None:
         self._store, self._fairness, self._clock = store, fairness, clock or SystemClock()
         self._names = FlowControlNames.of(identity)
-        self._objects = FlowControlObjects(store, identity)
+        self._objects = FlowControlObjects(store, identity, release)
         self._applied: object = None
 
     async def start(self) -> None:

@@ -20,6 +20,7 @@ from apiserver_stub.defaulting.flow_control_objects import (
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
 from nodeagent.base.boolean import parse_bool
 from nodeagent.base.identity import Identity
+from nodeagent.base.release import OLDEST, Release
 from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
@@ -68,14 +69,14 @@ class FlowControlObjects:
     it, unless it is mandatory; one whose annotation is ``true`` and which no longer exists by default is deleted.
     """
 
-    def __init__(self, store: Store, identity: Identity) -> None:
+    def __init__(self, store: Store, identity: Identity, release: Release = OLDEST) -> None:
         self._store, self._identity = store, identity
         self._annotation = update_annotation(identity)
         names = FlowControlNames.of(identity)
         self._api_version = names.api_version
         self._kinds = (
             _Maintained(names.levels, "PriorityLevelConfiguration", mandatory_levels(), suggested_levels()),
-            _Maintained(names.schemas, "FlowSchema", mandatory_schemas(), suggested_schemas(identity)),
+            _Maintained(names.schemas, "FlowSchema", mandatory_schemas(), suggested_schemas(identity, release)),
         )
 
     async def ensure(self) -> None:

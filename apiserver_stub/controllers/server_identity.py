@@ -27,9 +27,12 @@ _LEASE_SECONDS, _RENEWAL_SECONDS, _JITTER = 3600, 10.0, 0.04
 _COLLECTION_SECONDS = 3600.0
 
 
-async def publish_server_identity(store: Store, identity: Identity, hostname: str) -> None:
-    """Renew the lease of this server, and remove those of servers that ended, until cancelled."""
-    await ServerIdentity(store, identity, hostname).run()
+async def publish_server_identity(store: Store, identity: Identity, hostname: str, peer_address: str = "") -> None:
+    """Renew the lease of this server, and remove those of servers that ended, until cancelled.
+
+    :param peer_address: address to which other servers may forward requests for kinds that only this one serves.
+    """
+    await ServerIdentity(store, identity, hostname, peer_address=peer_address).run()
 
 
 def server_name(hostname: str) -> str:
@@ -42,7 +45,9 @@ def server_name(hostname: str) -> str:
 class ServerIdentity:
     """Controller of the identity leases."""
 
-    def __init__(self, store: Store, identity: Identity, hostname: str, clock: Clock | None = None) -> None:
+    def __init__(
+        self, store: Store, identity: Identity, hostname: str, clock: Clock | None = None, *, peer_address: str = ""
+    ) -> None:
         self._store, self._clock, self._hostname = store, clock or SystemClock(), hostname
         self._collection = f"{identity.group('coordination')}/leases"
         self._api_version = f"{identity.group('coordination')}/v1"
@@ -51,6 +56,7 @@ class ServerIdentity:
             identity.label("identity", "apiserver"): _COMPONENT,
             identity.label("hostname"): hostname,
         }
+        self._annotations = {identity.label("peer-advertise-address"): peer_address} if peer_address else {}
         self._component_label = identity.label("identity", "apiserver")
         self._name = server_name(hostname)
         self._holder = f"{self._name}_{objects.new_uid()}"
@@ -74,6 +80,8 @@ class ServerIdentity:
             spec = {"holderIdentity": self._holder, "leaseDurationSeconds": _LEASE_SECONDS}
             labels = {**(lease["metadata"].get("labels") or {}), **self._labels}
             metadata = {**lease["metadata"], "labels": labels}
+            if self._annotations:
+                metadata["annotations"] = {**(metadata.get("annotations") or {}), **self._annotations}
             renewed = {**(lease.get("spec") or {}), **spec, "renewTime": objects.now_micro()}
             return Put(objects.encode_for_store({**lease, "metadata": metadata, "spec": renewed}))
 

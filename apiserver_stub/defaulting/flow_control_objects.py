@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from apiserver_stub.apimachinery.objects import Object
 from nodeagent.base.identity import Identity
+from nodeagent.base.release import OLDEST, Release
 
 EXEMPT, CATCH_ALL = "exempt", "catch-all"
 """Names of the mandatory priority levels and flow schemas."""
@@ -24,6 +25,10 @@ _SUGGESTED_LEVELS = (
     ("global-default", 20, 50, 128, 6),
 )
 _QUEUE_LENGTH = 50
+_OF_ENDPOINTS = ("endpoint-controller", "workload-leader-election")
+"""Flow schemas of leader elections and controllers that write Endpoints."""
+_LEASES_ONLY = Release(1, 36)
+"""First release without these flow schemas."""
 
 
 def update_annotation(identity: Identity) -> str:
@@ -63,8 +68,8 @@ def mandatory_schemas() -> dict[str, Object]:
     }
 
 
-def suggested_schemas(identity: Identity) -> dict[str, Object]:
-    """Return the specs of the flow schemas that operators may change, by name."""
+def suggested_schemas(identity: Identity, release: Release = OLDEST) -> dict[str, Object]:
+    """Return the specs of the flow schemas of *release* that operators may change, by name."""
     everyone = _groups("system:unauthenticated", "system:authenticated")
     manager, scheduler = _users("system:kube-controller-manager"), _users("system:kube-scheduler")
     nodes, accounts = _groups("system:nodes"), _accounts(identity, "*")
@@ -76,7 +81,7 @@ def suggested_schemas(identity: Identity) -> dict[str, Object]:
     election_objects = _resources(_LEASE_VERBS, "", "endpoints", "configmaps")
     probes = ({"verbs": ["get"], "nonResourceURLs": ["/healthz", "/readyz", "/livez"]},)
     all_resources = (_everything(),)
-    return {
+    found = {
         "system-nodes": _schema("system", 500, _BY_USER, nodes, all_resources, _PATHS),
         "system-node-high": _schema("node-high", 400, _BY_USER, nodes, (node_status, any_leases)),
         "probes": _schema(EXEMPT, 2, "", everyone, (), probes),
@@ -95,6 +100,9 @@ def suggested_schemas(identity: Identity) -> dict[str, Object]:
         ),
         "global-default": _schema("global-default", 9900, _BY_USER, everyone, all_resources, _PATHS),
     }
+    return (
+        found if release < _LEASES_ONLY else {name: spec for name, spec in found.items() if name not in _OF_ENDPOINTS}
+    )
 
 
 def _schema(

@@ -55,7 +55,9 @@ class ComponentPages:
     def __init__(self, settings: PageSettings, started_at: datetime, clock: Clock) -> None:
         self._settings, self._started_at, self._clock = settings, started_at, clock
         served = {FLAGS_PATH: settings.serves_flags, STATUS_PATH: settings.serves_status}
-        self._paths = sorted([*_PATHS, *(path for path, is_served in served.items() if is_served)])
+        self.paths = [path for path, is_served in served.items() if is_served]
+        """Paths of the pages."""
+        self._paths = sorted([*_PATHS, *self.paths])
         self._versions = tuple(version for version in ObjectVersion if version.since <= settings.release)
 
     async def respond(self, request: Request) -> Reply | None:

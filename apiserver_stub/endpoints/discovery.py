@@ -39,6 +39,8 @@ class DiscoverySettings(Struct, frozen=True):
     """Versions of the one document of all groups; empty if it is not served."""
     storage_hashes: bool = True
     """Reports the ``storageVersionHash`` of resources (feature gate ``StorageVersionHash``)."""
+    other_paths: Sequence[str] = ()
+    """Paths of other documents."""
 
 
 def aggregated_versions(gates: FeatureGates, release: Release) -> tuple[str, ...]:
@@ -90,7 +92,7 @@ class Discovery:
             media.require_json(request.headers.get("Accept", ""))
             return _json(version(self._settings.reported_version, self._settings.release), request)
         if path == "/":
-            return _json({"paths": _paths(served, groups)}, request)
+            return _json({"paths": _paths(served, groups, self._settings.other_paths)}, request)
         parts = path.strip("/").split("/")
         if parts[0] == "api" and parts[1:] == ["v1"]:
             return _document(self._resource_list("", "v1"), request)
@@ -199,7 +201,7 @@ def _entries(resource: Resource, *, hashes: bool) -> list[Object]:
         main["shortNames"] = list(resource.short_names)
     if resource.categories:
         main["categories"] = list(resource.categories)
-    if hashes and "list" in resource.verbs:
+    if hashes and {"create", "list"}.issubset(resource.verbs):
         main["storageVersionHash"] = _storage_hash(resource)
     return [main, *(_sub_entry(resource, item) for item in resource.subresources)]
 
@@ -251,18 +253,18 @@ def _discovered(resource: Resource) -> Object:
     return found
 
 
-def _paths(served: Sequence[GroupVersion], groups: list[str]) -> list[str]:
+def _paths(served: Sequence[GroupVersion], groups: list[str], others: Sequence[str]) -> list[str]:
     paths = [
         "/api",
         "/api/v1",
         "/apis",
-        "/healthz",
-        "/livez",
+        "/apis/",
         "/metrics",
         "/openapi/v2",
         "/openapi/v3",
-        "/readyz",
+        "/openapi/v3/",
         "/version",
+        *others,
     ]
     paths += [f"/apis/{group}" for group in groups]
     paths += [f"/apis/{group}/{version}" for group, version in served if group]

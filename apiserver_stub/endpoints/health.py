@@ -68,6 +68,10 @@ class Health:
         self._lifecycle, self._storage_checks, self._start_checks = lifecycle, storage_checks, start_checks
         self.outcomes = Outcomes()
 
+    def paths(self) -> list[str]:
+        """Return the paths of all checks."""
+        return [path for root in _ROOTS for path in (f"/{root}", *(f"/{root}/{name}" for name in self._checks(root)))]
+
     async def respond(self, request: Request) -> Reply | None:
         """Return the outcome of the checks at a health path, ``None`` for other paths."""
         root, _, single = request.info.path[1:].partition("/")

@@ -36,10 +36,14 @@ class IssuerDiscovery:
         self._tokens, self._address = tokens, address
         self._jwks_uri, self._external_hostname = jwks_uri, external_hostname
 
+    def paths(self) -> list[str]:
+        """Return the paths of the documents; none for issuers without an HTTPS URL."""
+        return [DOCUMENT_PATH, KEYS_PATH] if _is_https(self._tokens.issuer) else []
+
     async def respond(self, request: Request) -> Reply | None:
         """Return the document of the issuer or its keys, ``None`` for other paths and issuers without an HTTPS URL."""
         path = request.info.path
-        if path not in (DOCUMENT_PATH, KEYS_PATH) or not _is_https(self._tokens.issuer):
+        if path not in self.paths():
             return None
         keys = self._tokens.keys
         cached = {"Cache-Control": f"public, max-age={keys.max_age_seconds}"}

@@ -42,7 +42,7 @@ _QUALIFIED = {
     "discovery": 16200,
     "flowcontrol.apiserver": 16100,
     "internal.apiserver": 16000,
-    "resource": 15900,
+    "resource": 16200,
 }
 _VERSIONS = {
     ("", "v1"): 1,
@@ -52,7 +52,8 @@ _VERSIONS = {
     ("flowcontrol.apiserver", "v1"): 21,
     ("flowcontrol.apiserver", "v1beta3"): 18,
     ("internal.apiserver", "v1alpha1"): 9,
-    ("resource", "v1beta2"): 12,
+    ("resource", "v1"): 21,
+    ("resource", "v1beta2"): 15,
     ("resource", "v1alpha2"): 9,
 }
 _STAGES = {"v1": 15, "v1beta1": 9, "v1alpha1": 1}
@@ -115,12 +116,12 @@ def priorities(group: str, version: str, identity: Identity) -> tuple[int, int] 
     return (_PLAIN | _QUALIFIED)[short], _VERSIONS.get((short, version), _STAGES.get(version, 1))
 
 
-def order(group: str, version: str, identity: Identity) -> tuple[int, int]:
-    """Return the sort key of a group version in discovery: API registration first, then by priority."""
+def order(group: str, version: str, identity: Identity) -> tuple[int, str, int]:
+    """Return the sort key of a group version in discovery: API registration first, then by priority and name."""
     if group == identity.group(GROUP):
-        return -GROUP_LIMIT, 0
+        return -GROUP_LIMIT, group, 0
     group_priority, version_priority = priorities(group, version, identity) or (0, 0)
-    return -group_priority, -version_priority
+    return -group_priority, group, -version_priority
 
 
 def resources(settings: KindSettings) -> list[Resource]:

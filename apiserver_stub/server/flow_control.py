@@ -21,7 +21,7 @@ async def start_flow_control(
     if flow_control is not None:
         tasks.start(flow_control.run_seat_borrowing(SystemClock()), "flow-control")
     if registry.find(options.identity.group("flowcontrol.apiserver"), "v1", "flowschemas") is not None:
-        config = FlowControlConfig(store, flow_control, options.identity)
+        config = FlowControlConfig(store, flow_control, options.identity, release=options.compatibility_version)
         await config.start()
         tasks.start(config.run(), "flow-control-config")
     return flow_control

@@ -121,25 +121,28 @@ async def build_pipeline(
     ]
     reported = {} if storage_versions is None else {_STORAGE_VERSIONS: storage_versions.problem}
     health = Health(lifecycle, storage_checks, reported)
+    issuer = IssuerDiscovery(
+        tokens,
+        address,
+        jwks_uri=options.service_account_jwks_uri,
+        external_hostname=options.external_hostname,
+    )
+    pages, reports_slis = _component_pages(options), gates.enabled("ComponentSLIs")
     discovery = DiscoverySettings(
         release=release,
         reported_version=options.reported_version,
         aggregated=aggregated_versions(gates, release),
         storage_hashes=gates.enabled("StorageVersionHash"),
+        other_paths=[*health.paths(), *issuer.paths(), *pages.paths, *(["/metrics/slis"] if reports_slis else ())],
     )
     endpoints: list[Endpoint] = [
         Discovery(registry, remotes, address, discovery),
-        IssuerDiscovery(
-            tokens,
-            address,
-            jwks_uri=options.service_account_jwks_uri,
-            external_hostname=options.external_hostname,
-        ),
+        issuer,
         health,
         OpenApi(registry, remotes, options.identity, release, enums=gates.enabled("OpenAPIEnums")),
-        Metrics(options.metric_choice(), collectors, health.outcomes if gates.enabled("ComponentSLIs") else None),
+        Metrics(options.metric_choice(), collectors, health.outcomes if reports_slis else None),
+        pages,
     ]
-    endpoints.append(_component_pages(options))
     if options.profiling:
         endpoints.append(Profiling(profiles))
     if flow_control is not None:

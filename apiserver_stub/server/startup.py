@@ -119,8 +119,6 @@ async def start(options: Options, generated_keys: Callable[[], Path] | None = No
         )
         tasks.start(run_memory_trim(SystemClock()), "memory-trim")
         diagnostics = await start_diagnostics(options, tasks, stack)
-        if options.gates.enabled("APIServerIdentity"):
-            tasks.start(publish_server_identity(store, identity, socket.gethostname()), "server-identity")
         if storage_versions is not None:
             tasks.start(storage_versions.run(), "storage-versions")
         pipeline = await build_pipeline(
@@ -150,6 +148,9 @@ async def start(options: Options, generated_keys: Callable[[], Path] | None = No
         )
         listener, port = listen(options, pipeline.handler, stack, lambda: certificates.context)
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        if options.gates.enabled("APIServerIdentity"):
+            peer_address = address if options.gates.enabled("UnknownVersionInteroperabilityProxy") else ""
+            tasks.start(publish_server_identity(store, identity, socket.gethostname(), peer_address), "server-identity")
         url = f"https://{address}"
         kubernetes_service = await start_kubernetes_service(options, store, registry, lifecycle, address, tasks)
         files = await asyncio.to_thread(write_client_files, options, url, certificates.authority, tokens_file)

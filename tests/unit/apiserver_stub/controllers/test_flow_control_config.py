@@ -14,6 +14,7 @@ from apiserver_stub.controllers.flow_control_config import FlowControlConfig
 from apiserver_stub.controllers.flow_control_objects import FlowControlNames, FlowControlObjects
 from apiserver_stub.flowcontrol.priority_and_fairness import PriorityAndFairness
 from nodeagent.base.identity import Identity
+from nodeagent.base.release import Release
 from nodeagent.testing import FakeClock
 from tests.unit.apiserver_stub.authz.conftest import Memory
 from tests.unit.apiserver_stub.flowcontrol.default_configuration import default_levels, default_schemas
@@ -53,6 +54,14 @@ async def running(store: Any, fairness: PriorityAndFairness, clock: FakeClock) -
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_release_1_36_has_no_flow_schemas_for_writers_of_endpoints(store: Any) -> None:
+    await FlowControlObjects(store, Identity(), Release(1, 36)).ensure()
+
+    names = {record.key for record in store.collection(NAMES.schemas).select()}
+    assert len(names) == 11
+    assert names.isdisjoint({"endpoint-controller", "workload-leader-election"})
 
 
 async def test_default_objects_are_created(store: Any) -> None:

@@ -35,6 +35,23 @@ async def test_server_holds_a_lease_that_it_renews(store: MeteredStore, clock: F
     assert store.writes == writes + 1
 
 
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [("", {"a": "b"}), ("10.0.0.1:6443", {"a": "b", "kubernetes.io/peer-advertise-address": "10.0.0.1:6443"})],
+)
+async def test_lease_advertises_the_address_for_peers(
+    store: MeteredStore, clock: FakeClock, address: str, expected: dict[str, str]
+) -> None:
+    metadata = {"name": server_name("host"), "namespace": NAMESPACE, "annotations": {"a": "b"}}
+    store.put(LEASES, {"metadata": metadata})
+
+    async with running(store, ServerIdentity(store, Identity(), "host", clock, peer_address=address).run()):
+        await rest(store)
+        lease = store.read(LEASES, f"{NAMESPACE}/{server_name('host')}")
+
+    assert lease["metadata"]["annotations"] == expected
+
+
 def test_name_of_a_server_depends_on_its_host() -> None:
     names = {server_name(host) for host in ("a", "b")}
 

@@ -69,6 +69,21 @@ async def test_version_and_paths_are_always_indented(path: str) -> None:
     assert (await send(path)).pieces[0].startswith(b"{\n  ")
 
 
+async def test_paths_include_those_of_other_documents() -> None:
+    sent = await send("/", settings=DiscoverySettings(other_paths=["/livez/ping", "/a"]))
+
+    paths = json.loads(sent.pieces[0])["paths"]
+    assert paths == sorted(paths)
+    assert {"/livez/ping", "/a", "/apis/", "/apis/apps/v1"}.issubset(paths)
+
+
+async def test_unstored_kinds_have_no_storage_version() -> None:
+    resources = json.loads((await send("/api/v1")).pieces[0])["resources"]
+
+    hashed = {item["name"]: "storageVersionHash" in item for item in resources}
+    assert (hashed["componentstatuses"], hashed["bindings"], hashed["pods"]) == (False, False, True)
+
+
 @pytest.mark.parametrize("path", ["/api", "/apis"])
 async def test_aggregated_document_is_sent_again_only_after_a_change(path: str) -> None:
     first = await send(path, Accept=AGGREGATED)

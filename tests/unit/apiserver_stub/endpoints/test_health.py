@@ -54,6 +54,13 @@ def requested(path: str, query: str = "") -> Request:
     return Request("GET", RequestInfo("get", path), Query(query), {}, b"", ANONYMOUS, PLAIN, Identity())
 
 
+def test_paths_contain_each_check(endpoint: Health) -> None:
+    paths = endpoint.paths()
+
+    assert {"/healthz", "/livez/etcd", "/readyz/shutdown", "/healthz/ping"}.issubset(paths)
+    assert "/livez/shutdown" not in paths
+
+
 async def test_checks_are_counted_by_path_and_result(endpoint: Health) -> None:
     for path, query in (("/livez", ""), ("/readyz", "exclude=etcd"), ("/livez", "exclude=etcd"), ("/livez/etcd", "")):
         await endpoint.respond(requested(path, query))
