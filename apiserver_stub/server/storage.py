@@ -164,7 +164,7 @@ async def _run_key_services(storage: Storage) -> None:
         await asyncio.sleep(STATUS_SECONDS if healthy else RETRY_SECONDS)
         before, healthy = healthy, await _refresh_key_services(storage.encryption)
         if healthy and not before:
-            storage.store.reread()
+            await storage.store.reread()
 
 
 async def _run_key_reloader(path: Path, options: Options, storage: Storage) -> None:
@@ -191,7 +191,7 @@ async def _reload_keys(path: Path, options: Options, storage: Storage, before: b
             await _refresh_key_services(Encryption(rules))
             previous = storage.encryption.key_services()
             storage.encryption.rules = rules
-            storage.store.reread()
+            await storage.store.reread()
             for service in previous:
                 service.close()
             _log.info("Reloaded encryption configuration", extra={"path": str(path)})

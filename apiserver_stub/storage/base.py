@@ -116,7 +116,7 @@ class Store(Protocol):
         """
         ...
 
-    def reread(self) -> None:
+    async def reread(self) -> None:
         """Retry the decryption of unreadable records, after a change of keys."""
         ...
 

@@ -66,9 +66,9 @@ class CompositeStore:
                 continue  # The sizes of the other backends are still reported.
         return found
 
-    def reread(self) -> None:
+    async def reread(self) -> None:
         for store in (self._main, *self._others):
-            store.reread()
+            await store.reread()
 
     async def close(self) -> None:
         await asyncio.gather(*(store.close() for store in (self._main, *self._others)))

@@ -22,6 +22,7 @@ from apiserver_stub.storage.collection import Collection, UnreadableValue
 from apiserver_stub.storage.database import Database, Row, checkpoint
 from apiserver_stub.storage.encryption import DecryptionError
 from apiserver_stub.storage.record import Change, Record, with_revision, without_revision
+from apiserver_stub.storage.rereading import reread
 
 _log = logging.getLogger(__name__)
 
@@ -152,14 +153,10 @@ class SqliteStore:
         except OSError as error:
             raise StoreUnavailable(str(error)) from error
 
-    def reread(self) -> None:
-        for name, collection in self._collections.items():
-            found = []
-            for key, unread in list(collection.unreadable.items()):
-                if (record := self._read(name, key, unread.revision, unread.stored)) is not None:
-                    found.append(record)
-            if found:
-                collection.reset([*collection.select(), *found], self._revision)
+    async def reread(self) -> None:
+        if self._codec is not None:
+            for collection in list(self._collections.values()):
+                await reread(self._codec, collection, lambda: self._revision)
 
     def collection(self, name: str) -> Collection:
         found = self._collections.get(name)

@@ -25,6 +25,7 @@ from apiserver_stub.storage.etcd.proto import rpc_pb2 as rpc
 from apiserver_stub.storage.etcd.values import StoredValues
 from apiserver_stub.storage.layout import Layout
 from apiserver_stub.storage.record import Change, Record, with_revision, without_revision
+from apiserver_stub.storage.rereading import reread
 from nodeagent.base.aio import Clock, SystemClock
 
 _log = logging.getLogger(__name__)
@@ -375,15 +376,9 @@ class EtcdStore:
         last = self._removed.get((item.key, previous.revision)) or without_revision(previous.data)
         return Change("DELETED", Record(key, item.mod_revision, with_revision(last, item.mod_revision)), previous)
 
-    def reread(self) -> None:
-        for name, collection in self._collections.items():
-            found = []
-            for key, unread in list(collection.unreadable.items()):
-                item = kv.KeyValue(mod_revision=unread.revision, value=unread.stored)
-                if (record := self._read(name, key, item)) is not None:
-                    found.append(record)
-            if found:
-                collection.reset([*collection.select(), *found], self.revision)
+    async def reread(self) -> None:
+        for collection in list(self._collections.values()):
+            await reread(self._codec, collection, lambda: self.revision)
 
     def _compact_history(self, revision: int) -> None:
         for collection in self._collections.values():

@@ -153,9 +153,7 @@ def test_watch_and_list_and_status(api: Api, group: str, widgets: str) -> None:
     assert (listed["kind"], listed["items"]) == ("WidgetList", [])
 
 
-def test_kind_of_another_type_is_rejected_and_another_kind_in_the_status_is_ignored(
-    api: Api, group: str, widgets: str
-) -> None:
+def test_kind_is_checked_except_in_updates_of_the_status(api: Api, group: str, widgets: str) -> None:
     created = api.ok("POST", widgets, widget(group))
 
     code, status = api.call("POST", widgets, widget(group) | {"kind": 5})

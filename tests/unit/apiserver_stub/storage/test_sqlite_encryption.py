@@ -115,7 +115,7 @@ async def test_undecryptable_value_is_reported_and_kept(tmp_path: Path) -> None:
         before = collection.end
 
         encryption.rules = keys("b", "a").rules
-        store.reread()
+        await store.reread()
 
         assert collection.first_unreadable() is None
         found = collection.get(KEY)
