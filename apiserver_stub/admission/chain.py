@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from apiserver_stub.admission.manifest_reloads import ManifestReloads
 from apiserver_stub.admission.plugin import AdmissionPlugin
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.verbs.admission import AdmissionRequest
@@ -22,8 +23,11 @@ _Chain = tuple[tuple[AdmissionPlugin, ...], tuple[AdmissionPlugin, ...]]
 class AdmissionChain:
     """The enabled plugins, with a cache of those that handle each kind of request."""
 
-    def __init__(self, plugins: Sequence[AdmissionPlugin] = ()) -> None:
+    def __init__(
+        self, plugins: Sequence[AdmissionPlugin] = (), manifest_reloads: ManifestReloads | None = None
+    ) -> None:
         self.plugins = list(plugins)
+        self.manifest_reloads = manifest_reloads or ManifestReloads()
         # Weak, as the resources of custom resource definitions are replaced with each change of these.
         self._chains: WeakKeyDictionary[Resource, dict[tuple[str, str], _Chain]] = WeakKeyDictionary()
 

@@ -7,6 +7,9 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import field
+
+from apiserver_stub.admission.manifest_reloads import ManifestReloads
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.cel.authorization import Decide
 from nodeagent.base.structs import Struct
@@ -62,3 +65,5 @@ class AdmissionContext(Struct, frozen=True, kw_only=True):
     """Cleanup on shutdown, before tasks are cancelled: enter context managers or push callbacks."""
     provide_namespace: Callable[[str], Awaitable[None]]
     """Create the namespace of that name with its default objects; an existing one is left unchanged."""
+    manifest_reloads: ManifestReloads = field(default_factory=ManifestReloads)
+    """Results of reading the manifests of plugins."""

@@ -42,7 +42,8 @@ async def load_manifests(
         found = await asyncio.to_thread(Manifests, plugin, directory, kinds, context.registry, context.identity)
     except ManifestError as error:
         raise AdmissionError(f"{plugin}: {error}") from error
-    context.start_task(found.keep_current(), f"admission-manifests/{plugin}")
+    context.manifest_reloads.succeeded(plugin, found.digest)
+    context.start_task(found.keep_current(context.manifest_reloads), f"admission-manifests/{plugin}")
     return found
 
 

@@ -14,6 +14,7 @@ from apiserver_stub.kinds.reserved_names import static_suffix
 from nodeagent.base import yamlsafe
 
 if TYPE_CHECKING:
+    from apiserver_stub.admission.manifest_reloads import ManifestReloads
     from apiserver_stub.kinds.registry import Registry
     from nodeagent.base.identity import Identity
 
@@ -42,6 +43,8 @@ class Manifests:
         self._registry, self._identity = registry, identity
         self._group, self._suffix = identity.group("admissionregistration"), static_suffix(identity)
         self._read = ""
+        self.digest = ""
+        """SHA-256 hash of the files in effect."""
         self._objects: Mapping[str, list[Object]] = {}
         self.load()
 
@@ -68,11 +71,11 @@ class Manifests:
         self._read = digest
         found = self._parse(contents)
         _check_references(found)
-        self._objects = found
+        self._objects, self.digest = found, digest
         return True
 
-    async def keep_current(self) -> None:
-        """Reload the files within seconds of a change, until cancelled."""
+    async def keep_current(self, reloads: ManifestReloads) -> None:
+        """Reload the files within seconds of a change, until cancelled; count the results in *reloads*."""
         fields, problem = {"plugin": self._plugin, "dir": str(self._directory)}, ""
         while True:
             await asyncio.sleep(POLL_SECONDS)
@@ -81,10 +84,12 @@ class Manifests:
             except ManifestError as error:
                 if str(error) != problem:
                     problem = str(error)
+                    reloads.failed(self._plugin)
                     _log.error("Failed to reload admission manifests", extra={**fields, "err": error})
             else:
                 if changed:
                     problem = ""
+                    reloads.succeeded(self._plugin, self.digest)
                     _log.info("Reloaded admission manifests", extra=fields)
 
     def _parse(self, contents: Mapping[Path, bytes]) -> dict[str, list[Object]]:

@@ -15,6 +15,7 @@ from nodeagent.base.process_figures import process_figures
 from nodeagent.base.release import OLDEST, Release
 
 if TYPE_CHECKING:
+    from apiserver_stub.admission.manifest_reloads import ManifestReloads
     from apiserver_stub.aggregation.remotes import Remotes
     from apiserver_stub.apimachinery.request import Request
     from apiserver_stub.audit.context import Audit
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from apiserver_stub.flowcontrol.priority_and_fairness import PriorityAndFairness
     from apiserver_stub.storage.monitor import StoreMonitor
     from apiserver_stub.storage.request_metrics import StoreRequestMetrics
+    from apiserver_stub.verbs.shards import ShardCounts
     from nodeagent.base.gates import FeatureGates
 
 Collector = Callable[[Page], None]
@@ -101,6 +103,41 @@ def show_key_sets(page: Page, issuers: Sequence[OidcTokens], server_id: str) -> 
         ("jwt_issuer_hash", "apiserver_id_hash", "hash"),
         [((issuer, server, keys.digest), 1) for issuer, keys in by_hash if keys.digest],
     )
+
+
+def show_manifests(page: Page, reloads: ManifestReloads, server_id: str) -> None:
+    """Add the reloads of admission manifests (spec: gate.ManifestBasedAdmissionControlConfig)."""
+    start, server = "apiserver_manifest_admission_config_controller", sha256_text(server_id.encode())
+    labels = ("status", "plugin", "apiserver_id_hash")
+    page.counter(
+        f"{start}_automatic_reloads_total",
+        "Total number of automatic reloads of admission manifest configuration split by status, plugin, and apiserver "
+        "identity.",
+        labels,
+        [((*result, server), count) for result, count in reloads.counts.items()],
+    )
+    page.gauge(
+        f"{start}_automatic_reload_last_timestamp_seconds",
+        "Timestamp of the last automatic reload of admission manifest configuration split by status, plugin, and "
+        "apiserver identity.",
+        labels,
+        [((*result, server), at) for result, at in reloads.last_at.items()],
+    )
+    page.gauge(
+        f"{start}_last_config_info",
+        "Information about the last applied admission manifest configuration with hash as label, split by plugin and "
+        "apiserver identity.",
+        ("plugin", "apiserver_id_hash", "hash"),
+        [((plugin, server, f"sha256:{digest}"), 1) for plugin, digest in reloads.digests.items()],
+    )
+
+
+def show_shards(page: Page, counts: ShardCounts) -> None:
+    """Add the watches of shards (spec: gate.ShardedListAndWatch)."""
+    text = "Number of active sharded watch connections broken by resource type."
+    page.gauge("apiserver_watch_shards_total", text, ("group", "resource"), counts.watches.items())
+    text = "Counter of events filtered out by shard selector during watch dispatch, broken by resource type."
+    page.counter("apiserver_watch_filtered_events_total", text, ("group", "resource"), counts.filtered.items())
 
 
 def show_version(page: Page, reported: str, gates: FeatureGates, release: Release = OLDEST) -> None:

@@ -107,7 +107,7 @@ async def build_admission(
     ]
     for plugin in plugins:
         _start_controller(plugin, options, store, registry, leadership, tasks)
-    return AdmissionChain(plugins)
+    return AdmissionChain(plugins, context.manifest_reloads)
 
 
 async def create_plugins(

@@ -108,9 +108,14 @@ async def build_pipeline(
     collectors: list[Collector] = [requests.show_on, show_limits]
     if audit is not None:
         collectors.append(partial(metrics.show_audit, audit=audit))
+    server_id = server_name(socket.gethostname())
     if gates.enabled("StructuredAuthenticationConfigurationJWKSMetrics"):
-        server_id = server_name(socket.gethostname())
         collectors.append(partial(metrics.show_key_sets, issuers=issuers, server_id=server_id))
+    if gates.enabled("ManifestBasedAdmissionControlConfig"):
+        reloads = admission.manifest_reloads
+        collectors.append(partial(metrics.show_manifests, reloads=reloads, server_id=server_id))
+    if context.settings.selects_shards:
+        collectors.append(partial(metrics.show_shards, counts=context.shard_counts))
     if flow_control is not None:
         collectors.append(partial(metrics.show_fairness, fairness=flow_control))
     collectors += [

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import field
+
+from apiserver_stub.verbs.shards import ShardCounts
 from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
@@ -79,6 +82,7 @@ class VerbContext(Struct, frozen=True):
     settings: VerbSettings = VerbSettings()
     unsafe_deletions: UnsafeDeletions | None = None
     """``None`` if unreadable objects cannot be deleted (feature gate ``AllowUnsafeMalformedObjectDeletion``)."""
+    shard_counts: ShardCounts = field(default_factory=ShardCounts)
 
     def ttl_of(self, resource: Resource) -> int | None:
         """Return the lifetime in seconds of objects of *resource*, ``None`` if they do not expire."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 
 from apiserver_stub.apimachinery.objects import Object
@@ -25,6 +28,23 @@ _MAX_SELECTORS, _MAX_HASHES = 256, 65_536
 
 class InvalidShardSelector(ValueError):
     """A selector is not a disjunction of valid ranges."""
+
+
+class ShardCounts:
+    """Watches of shards and the changes that are not sent to them, by group and plural, for metrics."""
+
+    def __init__(self) -> None:
+        self.watches: Counter[tuple[str, str]] = Counter()
+        self.filtered: Counter[tuple[str, str]] = Counter()
+
+    @contextmanager
+    def watching(self, group: str, plural: str) -> Iterator[None]:
+        """Count a watch while the block runs."""
+        self.watches[group, plural] += 1
+        try:
+            yield
+        finally:
+            self.watches[group, plural] -= 1
 
 
 class ShardSelector(Struct, frozen=True):

@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -114,7 +115,7 @@ class Watch:
         end = time.monotonic() + self.seconds
         next_bookmark = time.monotonic() + _BOOKMARK_SECONDS
         marked = self._context.store.revision_of(self._resource.storage)
-        with _ChangeWaiter(self._collection) as waiter:
+        with _ChangeWaiter(self._collection) as waiter, self._counted():
             while (left := end - time.monotonic()) > 0:
                 try:
                     changes = self._collection.read(self._position, _BATCH)
@@ -141,6 +142,12 @@ class Watch:
                     if self._context.store.revision_of(self._resource.storage) != marked:
                         marked = self._context.store.revision_of(self._resource.storage)
                         yield self._bookmark()
+
+    def _counted(self) -> AbstractContextManager[None]:
+        """Return a block in which the watch is counted if it is one of a shard."""
+        if self._selection.shard is None:
+            return nullcontext()
+        return self._context.shard_counts.watching(self._resource.group, self._resource.plural)
 
     def _current(self) -> list[Record]:
         chosen = self._selection
@@ -189,6 +196,10 @@ class Watch:
         obj = shared.get(key)
         if obj is None:
             obj = shared[key] = self._resource.read(record)
+        shard = self._selection.shard
+        if shard is not None and not shard.matches(obj["metadata"]):
+            self._context.shard_counts.filtered[self._resource.group, self._resource.plural] += 1
+            return False
         return self._selection.matches_object(obj)
 
     def _shared_frame(self, change: Change, type_: str, record: Record) -> bytes:

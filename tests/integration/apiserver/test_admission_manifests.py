@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -207,6 +208,14 @@ async def test_files_are_reloaded_unless_they_are_invalid(tmp_path: Path, caplog
             return not await denies("second")
 
         await until(permits)
+        page = (await client("GET", "/metrics"))[2].decode()
+
+    start, plugin = "apiserver_manifest_admission_config_controller", 'plugin="ValidatingAdmissionPolicy"'
+    for status, count in (("success", 3), ("failure", 1)):
+        labels = rf'status="{status}",{plugin},apiserver_id_hash="sha256:\w{{64}}"'
+        assert re.search(rf"{start}_automatic_reloads_total{{{labels}}} {count}\n", page)
+        assert re.search(rf"{start}_automatic_reload_last_timestamp_seconds{{{labels}}} \d", page)
+    assert page.count(f"{start}_last_config_info{{{plugin},") == 1
 
 
 @pytest.mark.parametrize(("options", "code"), [((ENABLED,), 422), ((), 201)])

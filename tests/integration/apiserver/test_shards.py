@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,22 @@ def test_watch_starts_with_the_objects_of_its_shard(api: Api) -> None:
         found = {next(events)["object"]["metadata"]["name"] for _ in shard}
 
     assert found == shard
+
+
+def test_metrics_count_watches_of_shards_and_filtered_events(api: Api) -> None:
+    path, labels, received = "/api/v1/namespaces/default/configmaps", '{group="",resource="configmaps"}', set()
+
+    with api.watch(f"{path}?watch=true&{query(1)}") as events:
+        created = {api.ok("POST", path, {"metadata": {"generateName": "m"}})["metadata"]["name"] for _ in range(COUNT)}
+        kept = names(api.ok("GET", f"{path}?{query(1)}")) & created
+        while not kept <= received:
+            received.add(next(events)["object"]["metadata"]["name"])
+        page = api.raw("GET", "/metrics")[2].decode()
+
+    assert f"apiserver_watch_shards_total{labels} 1\n" in page
+    filtered = re.search(rf"^apiserver_watch_filtered_events_total{re.escape(labels)} (\d+)$", page, re.MULTILINE)
+    assert filtered is not None
+    assert 0 < int(filtered[1]) <= COUNT - len(kept)
 
 
 @pytest.mark.parametrize("watch", ["", "&watch=true"])
