@@ -63,9 +63,12 @@ def clauses(accept: str) -> list[tuple[str, dict[str, str]]]:
 
 
 @text_cache(256)
-def negotiate(accept: str, identity: Identity, *, watch: bool, protobuf: bool, tables: bool = True) -> Format:
+def negotiate(
+    accept: str, identity: Identity, *, watch: bool, protobuf: bool, tables: bool = True, streams: bool = True
+) -> Format:
     """Return the format that *accept* requests.
 
+    :param streams: watches have the path and method of the request, as those of lists.
     :param protobuf: the kind has a protobuf encoding.
     :param tables: the resource has a table representation.
     :raises ApiError: 406, no supported format matches.
@@ -92,7 +95,7 @@ def negotiate(accept: str, identity: Identity, *, watch: bool, protobuf: bool, t
     stream_types = tuple(f"{name};stream=watch" for name in (JSON, identity.protobuf_media_type))
     if any(_encoding(media) in types for media, _ in clauses(accept)):
         raise _not_accepted(stream_types if watch else types)
-    raise _not_available(types + stream_types)
+    raise _not_available(types + stream_types if streams else types)
 
 
 def negotiate_document(accept: str, identity: Identity, *, routed: bool) -> Format:

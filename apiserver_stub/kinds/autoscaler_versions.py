@@ -35,16 +35,20 @@ def _utilization(percent: int) -> Object:
     return {"type": "Resource", "resource": {"name": "cpu", "target": target}}
 
 
-def to_v1(label_domain: str, autoscaler: Object) -> Object:
-    """Return *autoscaler* of version 2 in version 1."""
+def to_v1(label_domain: str, autoscaler: Object, *, has_tolerance: bool = False) -> Object:
+    """Return *autoscaler* of version 2 in version 1.
+
+    :param has_tolerance: the behavior has the field ``tolerance``.
+    """
     new: Object = copy.deepcopy(autoscaler)
     new["apiVersion"] = "autoscaling/v1"
-    spec, status, added = new.get("spec") or {}, new.get("status") or {}, {}
+    spec, added = new.get("spec") or {}, {}
+    status = new["status"] = {"currentReplicas": 0, "desiredReplicas": 0} | (new.get("status") or {})
     others = []
     for metric in spec.pop("metrics", None) or ():
         utilization = dig(metric, ("resource", "target", "averageUtilization"))
         is_cpu = metric.get("type") == "Resource" and dig(metric, ("resource", "name")) == "cpu"
-        if is_cpu and utilization is not None and "targetCPUUtilizationPercentage" not in spec:
+        if is_cpu and utilization is not None:
             spec["targetCPUUtilizationPercentage"] = utilization
         else:
             others.append(_metric_to_v1(metric))
@@ -55,6 +59,8 @@ def to_v1(label_domain: str, autoscaler: Object) -> Object:
             status["currentCPUUtilizationPercentage"] = utilization
         current.append(_metric_to_v1(metric, "current"))
     conditions, behavior = status.pop("conditions", None), spec.pop("behavior", None)
+    if behavior is not None:
+        behavior = _behavior_to_v1(behavior, has_tolerance=has_tolerance)
     for name, value in ((_METRICS, others), (_STATUSES, current), (_CONDITIONS, conditions), (_BEHAVIOR, behavior)):
         if value:
             added[annotation(label_domain, name)] = objects.encode(value).decode()
@@ -81,12 +87,14 @@ def to_v2(label_domain: str, autoscaler: Object) -> Object:
     current = take(_STATUSES, "status", "currentMetrics", "current")
     conditions, behavior = take(_CONDITIONS, "status", "conditions"), take(_BEHAVIOR, "spec", "behavior")
     if (percent := spec.pop("targetCPUUtilizationPercentage", None)) is not None:
-        found.insert(0, _utilization(percent))
+        found.append(_utilization(percent))
     if found:
         spec["metrics"] = found
     if behavior is not None:
         spec["behavior"] = behavior
     status.pop("currentCPUUtilizationPercentage", None)
+    if status.get("currentReplicas") == 0:  # Not always shown, unlike in version 1.
+        del status["currentReplicas"]
     if current:
         status["currentMetrics"] = current
     if conditions is not None:
@@ -106,6 +114,8 @@ def _field_of(text: str, part: str, field: str, prefix: str) -> Any:
     :raises SchemaMismatch: the content has another structure.
     """
     value = objects.decode(text.encode())
+    if field == _BEHAVIOR:
+        value = _with_json_names(value)
     if prefix and value is not None:
         if not isinstance(value, list) or not all(map(_is_metric, value)):
             raise SchemaMismatch("not a list of metrics")
@@ -118,7 +128,41 @@ def _field_of(text: str, part: str, field: str, prefix: str) -> Any:
 def _is_metric(value: Any) -> bool:
     """Return whether *value* has a type and an object with the name of the type, if any."""
     kind = value.get("type") or "" if isinstance(value, dict) else None
-    return isinstance(kind, str) and isinstance(value.get(kind[:1].lower() + kind[1:]) or {}, dict)
+    return isinstance(kind, str) and isinstance(value.get(_json_name(kind)) or {}, dict)
+
+
+_DIRECTIONS, _POLICY = ("ScaleUp", "ScaleDown"), ("Type", "Value", "PeriodSeconds")
+_RULES = ("StabilizationWindowSeconds", "SelectPolicy", "Policies")
+_TOLERANCE = "Tolerance"
+
+
+def _behavior_to_v1(behavior: Object, *, has_tolerance: bool) -> Object:
+    """Return *behavior* with the fields of upstream's Go type, which has no names for JSON."""
+    result: Object = {}
+    for direction in _DIRECTIONS:
+        if (rules := behavior.get(_json_name(direction))) is None:
+            result[direction] = None
+            continue
+        found = _with_go_names(rules, (*_RULES, _TOLERANCE) if has_tolerance else _RULES)
+        if found["Policies"] is not None:
+            found["Policies"] = [_with_go_names(policy, _POLICY) for policy in found["Policies"]]
+        result[direction] = found
+    return result
+
+
+def _with_go_names(obj: Object, names: tuple[str, ...]) -> Object:
+    return {name: obj.get(_json_name(name)) for name in names}
+
+
+def _with_json_names(value: Any) -> Any:
+    """Return *value* with field names that start with a lower-case letter, and without nulls."""
+    if isinstance(value, dict):
+        return {_json_name(name): _with_json_names(content) for name, content in value.items() if content is not None}
+    return [_with_json_names(item) for item in value] if isinstance(value, list) else value
+
+
+def _json_name(name: str) -> str:
+    return name[:1].lower() + name[1:]
 
 
 _VALUES = (("value", "Value"), ("averageValue", "AverageValue"), ("averageUtilization", "AverageUtilization"))
@@ -127,7 +171,7 @@ _VALUES = (("value", "Value"), ("averageValue", "AverageValue"), ("averageUtiliz
 def _metric_to_v1(metric: Object, prefix: str = "target") -> Object:
     """Return a metric specification, or with the prefix ``current`` a metric status, in version 1."""
     kind = metric.get("type") or ""
-    name = kind[:1].lower() + kind[1:]
+    name = _json_name(kind)
     source = metric.get(name) or {}
     result: Object = {key: source[key] for key in ("name", "container") if key in source}
     if "metric" in source:
@@ -147,7 +191,7 @@ def _metric_to_v1(metric: Object, prefix: str = "target") -> Object:
 def _metric_to_v2(metric: Object, prefix: str = "target") -> Object:
     """Return a metric of version 1 in version 2."""
     kind = metric.get("type") or ""
-    name = kind[:1].lower() + kind[1:]
+    name = _json_name(kind)
     source = metric.get(name) or {}
     result: Object = {key: source[key] for key in ("name", "container") if key in source}
     if "metricName" in source:

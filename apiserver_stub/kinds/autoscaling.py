@@ -23,6 +23,8 @@ _STORAGE = "autoscaling/horizontalpodautoscalers"
 _SHOWN = 2
 _TARGETS_NAMED = Release(1, 30)
 """First release that shows the names of resources in the targets."""
+_TOLERANCE = Release(1, 33)
+"""First release whose behavior has the field ``tolerance``."""
 _UP = {
     "stabilizationWindowSeconds": 0,
     "selectPolicy": "Max",
@@ -85,7 +87,8 @@ class AutoscalerStrategy(Strategy):
 
 def resources(settings: KindSettings) -> list[Resource]:
     domain = settings.identity.label_domain
-    to_old, to_new = partial(to_v1, domain), partial(to_v2, domain)
+    to_old = partial(to_v1, domain, has_tolerance=settings.compatibility_version >= _TOLERANCE)
+    to_new = partial(to_v2, domain)
     named = settings.compatibility_version >= _TARGETS_NAMED
     columns = (
         NAME,

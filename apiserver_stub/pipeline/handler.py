@@ -238,7 +238,14 @@ class RequestHandler:
             resource.api_version, resource.kind, identity.api_domain
         )
         tables = resource.has_table(info.subresource)
-        format_ = media.negotiate(accept, identity, watch=info.verb == "watch", protobuf=protobuf, tables=tables)
+        format_ = media.negotiate(
+            accept,
+            identity,
+            watch=info.verb == "watch",
+            protobuf=protobuf,
+            tables=tables,
+            streams=info.verb in ("list", "watch"),
+        )
         if pretty and not format_.pretty:
             return Format(format_.encoding, format_.shape, format_.shape_version, pretty=True)
         return format_

@@ -74,6 +74,15 @@ def test_unsupported_media_type_is_not_acceptable(accept: str, watch: bool, text
     assert text in error.value.message
 
 
+@pytest.mark.parametrize("streams", [False, True])
+def test_stream_types_are_listed_where_watches_are_possible(streams: bool) -> None:
+    with pytest.raises(ApiError) as error:
+        media.negotiate("text/html", Identity(), watch=False, protobuf=True, streams=streams)
+
+    assert error.value.message.endswith(f"{PROTOBUF};stream=watch" if streams else PROTOBUF)
+    assert ("stream=watch" in error.value.message) is streams
+
+
 def test_bodies_are_decoded_by_content_type() -> None:
     assert media.read_body("", b'{"a":1}', "X", Identity()) == {"a": 1}
     assert media.read_body("application/json; charset=utf-8", b'{"a":1}', "X", Identity()) == {"a": 1}

@@ -36,7 +36,7 @@ def autoscaler(version: str = "v2", **spec: Any) -> Object:
 
 
 def test_metrics_of_both_versions_are_equivalent() -> None:
-    current = autoscaler(metrics=[CPU, MEMORY], behavior={"scaleUp": {"selectPolicy": "Max"}})
+    current = autoscaler(metrics=[MEMORY, CPU], behavior={"scaleUp": {"selectPolicy": "Max"}})
 
     old = to_v1(DOMAIN, current)
 
@@ -46,7 +46,30 @@ def test_metrics_of_both_versions_are_equivalent() -> None:
         "autoscaling.alpha.kubernetes.io/metrics",
         "autoscaling.alpha.kubernetes.io/behavior",
     }
-    assert to_v2(DOMAIN, old) == current
+    assert old["status"] == {"currentReplicas": 0, "desiredReplicas": 0}
+    assert to_v2(DOMAIN, old) == {**current, "status": {"desiredReplicas": 0}}
+
+
+def test_last_utilization_of_the_cpu_becomes_the_field_of_version_1() -> None:
+    other = {"type": "Utilization", "averageUtilization": 60}
+    old = to_v1(DOMAIN, autoscaler(metrics=[CPU, {"type": "Resource", "resource": {"name": "cpu", "target": other}}]))
+
+    assert old["spec"]["targetCPUUtilizationPercentage"] == 60
+    assert "annotations" not in old["metadata"]
+
+
+@pytest.mark.parametrize(("has_tolerance", "more"), [(False, {}), (True, {"Tolerance": None})])
+def test_behavior_of_version_1_has_the_names_of_go_fields(has_tolerance: bool, more: dict[str, Any]) -> None:
+    rules = {"selectPolicy": "Max", "policies": [{"type": "Pods", "value": 2, "periodSeconds": 60}]}
+
+    old = to_v1(DOMAIN, autoscaler(behavior={"scaleUp": rules}), has_tolerance=has_tolerance)
+
+    policies = [{"Type": "Pods", "Value": 2, "PeriodSeconds": 60}]
+    assert json.loads(old["metadata"]["annotations"]["autoscaling.alpha.kubernetes.io/behavior"]) == {
+        "ScaleUp": {"StabilizationWindowSeconds": None, "SelectPolicy": "Max", "Policies": policies, **more},
+        "ScaleDown": None,
+    }
+    assert to_v2(DOMAIN, old)["spec"]["behavior"] == {"scaleUp": rules}
 
 
 @pytest.mark.parametrize("name", ["metrics", "current-metrics", "conditions", "behavior"])
@@ -126,11 +149,11 @@ def test_scaling_to_zero_needs_the_gate_and_another_metric() -> None:
 
 
 def test_columns_of_both_versions_are_equal() -> None:
-    current = autoscaler(metrics=[CPU, MEMORY])
+    current = autoscaler(metrics=[MEMORY, CPU])
     rows = [
         [column.cell(obj) for column in resource(version).columns]
         for version, obj in (("v2", current), ("v1", to_v1(DOMAIN, current)))
     ]
 
     assert rows[0] == rows[1]
-    assert rows[0][1:3] == ["Deployment/web", "<unknown>/50%, <unknown>/1Gi"]
+    assert rows[0][1:3] == ["Deployment/web", "<unknown>/1Gi, <unknown>/50%"]
