@@ -46,13 +46,11 @@ class EndpointSliceStrategy(Strategy):
 
     def prepare_create(self, new: Object) -> None:
         new["metadata"]["generation"] = 1
-        self._drop_topology(new, None)
         if not self._has_node_hints:
             _drop_node_hints(new)
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
         """Accept all fields, hints for nodes if they are in use; there is no status."""
-        self._drop_topology(new, old)
         if not self._has_node_hints and not any("forNodes" in hints for hints in _hints(old)):
             _drop_node_hints(new)
 
@@ -67,7 +65,7 @@ class EndpointSliceStrategy(Strategy):
         warnings = ["spec.addressType: FQDN endpoints are deprecated"] if is_deprecated else []
         return warnings + slice_warnings(new, self._rules)
 
-    def _drop_topology(self, new: Object, old: Object | None) -> None:
+    def canonicalize(self, new: Object, old: Object | None) -> None:
         """Drop the deprecated topology, which only removed API versions could set, from changed endpoints.
 
         The name of a node that it contained remains as the node name.

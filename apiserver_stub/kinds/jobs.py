@@ -97,7 +97,7 @@ class JobStrategy(Strategy):
             scheduling=self._gates.enabled("MutableSchedulingDirectivesForSuspendedJobs"),
         )
 
-    def canonicalize(self, new: Object) -> None:
+    def canonicalize(self, new: Object, old: Object | None) -> None:
         if not new["metadata"].get("labels") and (labels := dig(new, _TEMPLATE_LABELS)):
             new["metadata"]["labels"] = {**labels}  # Generated ones, if the template had none before.
 

@@ -53,7 +53,7 @@ class NamespaceStrategy(Strategy):
             return validate_finalizers(new["spec"].get("finalizers") or ())
         return validate_phase(new) if subresource == "status" else validate_namespace(new)
 
-    def canonicalize(self, new: Object) -> None:
+    def canonicalize(self, new: Object, old: Object | None) -> None:
         """Set the label with the name, which new namespaces may not have until their name is generated."""
         labels = new["metadata"].get("labels") or {}
         new["metadata"]["labels"] = {**labels, self._name_label: new["metadata"]["name"]}

@@ -158,8 +158,8 @@ class Strategy:
         """Return whether the change from *old* to *new* increments the generation."""
         return any(new.get(name) != old.get(name) for name in self.counted)
 
-    def canonicalize(self, new: Object) -> None:
-        """Normalize a valid object before it is stored."""
+    def canonicalize(self, new: Object, old: Object | None) -> None:
+        """Normalize a valid object before it is stored; *old* is ``None`` for a new one."""
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
         """Return warnings for the client about a valid object; *old* is ``None`` for a new one.

@@ -112,7 +112,7 @@ class ServiceStrategy(Strategy):
         balancer = dig(new, ("status", "loadBalancer")) or {}
         return balancer_warnings(balancer, "status.loadBalancer", self._rules.addresses)
 
-    def canonicalize(self, new: Object) -> None:
+    def canonicalize(self, new: Object, old: Object | None) -> None:
         if new["spec"]["type"] == "ExternalName":
             new["spec"].pop("internalTrafficPolicy", None)
 

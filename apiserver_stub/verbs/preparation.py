@@ -111,7 +111,7 @@ async def prepare_new(
             resource.group, resource.kind, metadata.get("name") or "", causes, grouped=resource.group_in_errors
         )
     request.warnings += strategy.warnings(obj, None)
-    strategy.canonicalize(obj)
+    strategy.canonicalize(obj, None)
     await context.admission.validate(call)
     return obj
 
@@ -249,7 +249,7 @@ async def plan_update(
         request.warnings += strategy.warnings(new, old)
     elif info.subresource == "status":
         request.warnings += strategy.status_warnings(new)
-    strategy.canonicalize(new)
+    strategy.canonicalize(new, old)
     await context.admission.validate(call)
     new["metadata"]["resourceVersion"] = before["resourceVersion"]
     _restore_times(new, old)

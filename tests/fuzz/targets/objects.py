@@ -104,5 +104,5 @@ def _is_valid(request: Request, resource: Resource, obj: Any) -> bool:
     if causes:
         return False
     strategy.warnings(obj, None)
-    strategy.canonicalize(obj)
+    strategy.canonicalize(obj, None)
     return True

@@ -52,7 +52,7 @@ def with_topology(**labels: str) -> dict[str, Any]:
 def test_topology_of_new_slice_is_dropped() -> None:
     made = with_topology(a="b")
 
-    EndpointSliceStrategy(Identity()).prepare_create(made)
+    EndpointSliceStrategy(Identity()).canonicalize(made, None)
 
     assert made["endpoints"] == [{"addresses": ["10.1.0.1"]}]
 
@@ -60,7 +60,7 @@ def test_topology_of_new_slice_is_dropped() -> None:
 def test_topology_of_unchanged_endpoints_is_kept() -> None:
     made = with_topology(a="b")
 
-    EndpointSliceStrategy(Identity()).prepare_update(made, with_topology(a="b"), "")
+    EndpointSliceStrategy(Identity()).canonicalize(made, with_topology(a="b"))
 
     assert made["endpoints"][0]["deprecatedTopology"] == {"a": "b"}
 
@@ -69,7 +69,7 @@ def test_topology_of_unchanged_endpoints_is_kept() -> None:
 def test_node_of_dropped_topology_becomes_the_node_name(node: str, expected: dict[str, str]) -> None:
     made = with_topology(**{"kubernetes.io/hostname": node, "c": "d"})
 
-    EndpointSliceStrategy(Identity()).prepare_update(made, with_topology(**{"kubernetes.io/hostname": "n"}), "")
+    EndpointSliceStrategy(Identity()).canonicalize(made, with_topology(**{"kubernetes.io/hostname": "n"}))
 
     assert made["endpoints"] == [{"addresses": ["10.1.0.1"], **expected}]
 
