@@ -121,7 +121,7 @@ def policy_versions(release: Release) -> tuple[str, ...]:
 
 def _policies(group: str, version: str, versions: Sequence[str], settings: KindSettings) -> list[Resource]:
     validations = Column("Validations", lambda obj: len(dig(obj, ("spec", "validations")) or ()), type="integer")
-    convert = partial(with_version, group, version) if len(versions) > 1 else None
+    convert = partial(with_version, group, version)
     others: dict[str, dict[str, str]] = {f"{group}/{other}": {} for other in versions if other != version}
     deprecation = Deprecation("1.31", "1.34") if version == "v1beta1" else None
     deprecation = effective(deprecation, settings.compatibility_version)

@@ -203,7 +203,7 @@ def _of_version(version: str, offered: tuple[str, ...], settings: KindSettings) 
             deprecation = Deprecation(*_DEPRECATIONS[version], f"{group}/v1 {kind}")
         options: dict[str, object] = {
             "strategy": FlatStrategy(kind, strategy) if version == device_versions.FLAT else strategy,
-            "convert": partial(device_versions.convert, group, version) if len(offered) > 1 else None,
+            "convert": partial(device_versions.convert, group, version),
             "renamed_fields": {f"{group}/{other}": {} for other in offered if other != version},
             "hashed_version": offered[0],
             "deprecation": effective(deprecation, settings.compatibility_version),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery.objects import Object, dig
@@ -10,6 +11,7 @@ from apiserver_stub.apimachinery.status import Cause, invalid_value
 from apiserver_stub.defaulting.table import Defaults
 from apiserver_stub.kinds.columns import NAME, at
 from apiserver_stub.kinds.registry import Column, Resource, Strategy, Subresource
+from apiserver_stub.kinds.versions import with_version
 from apiserver_stub.validation.pod_certificate_requests import validate_pod_certificate_request
 from apiserver_stub.validation.pod_certificate_status import decision_of, validate_status_update
 from nodeagent.base.release import Release
@@ -48,14 +50,16 @@ def resources(settings: KindSettings) -> list[Resource]:
     if release < _ALPHA or not settings.gates.enabled("PodCertificateRequest"):
         return []
     spec_fields = ("signerName", "podName", "nodeName")
+    group, version = settings.identity.group("certificates"), "v1beta1" if release >= _BETA else "v1alpha1"
     return [
         Resource(
-            settings.identity.group("certificates"),
-            "v1beta1" if release >= _BETA else "v1alpha1",
+            group,
+            version,
             "PodCertificateRequest",
             "podcertificaterequests",
             strategy=PodCertificateRequestStrategy(),
             subresources=(Subresource("status"),),
+            convert=partial(with_version, group, version),
             columns=(
                 NAME,
                 at("PodName", "spec.podName", default=""),

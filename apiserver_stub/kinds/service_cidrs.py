@@ -78,7 +78,7 @@ def resources(settings: KindSettings) -> list[Resource]:
     wipes_status = release >= _BETA and settings.gates.enabled("ServiceCIDRStatusFieldWiping")
     found = []
     for version in versions:
-        convert = partial(with_version, group, version) if len(versions) > 1 else None
+        convert = partial(with_version, group, version)
         renamed_fields: dict[str, dict[str, str]] = {f"{group}/{other}": {} for other in versions if other != version}
         found += [
             Resource(

@@ -56,7 +56,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             strategy=strategy,
             columns=(NAME, at("SignerName", "spec.signerName")),
             fields={"spec.signerName": ("spec", "signerName")},
-            convert=partial(with_version, group, version) if has_beta else None,
+            convert=partial(with_version, group, version),
             renamed_fields={f"{group}/{other}": {} for other in versions if other != version},
             hashed_version="v1beta1" if has_beta else "",
             object_name_problems=_name_problems,

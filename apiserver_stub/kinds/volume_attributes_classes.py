@@ -52,7 +52,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             short_names=("vac",),
             strategy=AttributesClassStrategy(),
             columns=(NAME, at("DriverName", "driverName"), AGE),
-            convert=partial(with_version, group, version) if len(versions) > 1 else None,
+            convert=partial(with_version, group, version),
             renamed_fields={f"{group}/{other}": {} for other in versions if other != version},
             hashed_version=stored,
             deprecation=effective(deprecations.get(version), release),

@@ -125,6 +125,35 @@ async def test_stored_versions_that_are_not_served_are_converted(tmp_path: Path)
     assert (rule["apiVersion"], rule["spec"]["taint"]) == ("resource.k8s.io/v1beta2", taint)
 
 
+async def test_objects_of_versions_of_an_earlier_release_are_converted(tmp_path: Path) -> None:
+    policies, schemas = "validatingadmissionpolicies", "flowschemas"
+    groups = {policies: "admissionregistration.k8s.io", schemas: "flowcontrol.apiserver.k8s.io"}
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    validations = [{"expression": "true"}]
+    specs = {
+        policies: {"matchConstraints": {"resourceRules": [rule]}, "validations": validations},
+        schemas: {"priorityLevelConfiguration": {"name": "exempt"}},
+    }
+    beta = {policies: "v1beta1", schemas: "v1beta3"}
+    options = (
+        f"--runtime-config={groups[policies]}/v1beta1=true",
+        "--feature-gates=ValidatingAdmissionPolicy=true",
+    )
+    async with serving(tmp_path / "data", "--compatibility-version=1.29", *options) as client:
+        for plural, spec in specs.items():
+            path = f"/apis/{groups[plural]}/{beta[plural]}/{plural}"
+            code, reply = await call(client, "POST", path, {"metadata": {"name": "a"}, "spec": spec})
+            assert code == 201, reply
+    async with serving(tmp_path / "data", "--compatibility-version=1.36") as client:
+        found = [await call(client, "GET", f"/apis/{groups[plural]}/v1/{plural}") for plural in specs]
+        single = [await call(client, "GET", f"/apis/{groups[plural]}/v1/{plural}/a") for plural in specs]
+        await label(client, f"/apis/{groups[schemas]}/v1/{schemas}/a")
+
+    assert [code for code, _ in (*found, *single)] == [200] * 4
+    assert all("a" in {item["metadata"]["name"] for item in listed["items"]} for _, listed in found)
+    assert [obj["apiVersion"] for _, obj in single] == [f"{groups[plural]}/v1" for plural in specs]
+
+
 @pytest.mark.parametrize("release", ["1.29", "1.36"])
 async def test_defaults_that_are_not_stored_are_served(tmp_path: Path, release: str) -> None:
     metadata = {"name": "a", "namespace": "default", "uid": "u", "creationTimestamp": "2026-01-02T03:04:05Z"}
