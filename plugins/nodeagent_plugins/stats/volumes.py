@@ -10,7 +10,7 @@ import contextlib
 import logging
 import os
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,6 +30,8 @@ CHECK_SECONDS = 10.0
 """Maximum interval of checks for new pods."""
 SHORTEST_PAUSE_SECONDS = 5.0
 """Pause in which pods become due, which are then measured together."""
+BATCH = 16
+"""Maximum number of pods that are measured by one call in a thread, which delays their results."""
 WALK_SECONDS = 60.0
 WALKS = Histogram(
     "volume_metric_collection_duration_seconds", "Duration in seconds to calculate volume stats", ("metric_source",)
@@ -60,9 +62,8 @@ class VolumeMeter:
 
     async def measure_now(self) -> None:
         """Measure the volumes of all pods that may still write."""
-        for pod in self._context.pods.active():
-            if pod.spec.volumes:
-                await self._update(pod)
+        for batch in _batches([pod for pod in self._context.pods.active() if pod.spec.volumes]):
+            await self._update(batch)
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -77,29 +78,35 @@ class VolumeMeter:
                 del self._due[gone]
                 self._measured.pop(gone, None)
             now = clock.now()
-            for pod in [pod for uid, pod in pods.items() if self._due.get(uid, 0.0) <= now]:
-                await self._update(pod)
+            for batch in _batches([pod for uid, pod in pods.items() if self._due.get(uid, 0.0) <= now]):
+                await self._update(batch)
             soonest, now = min(self._due.values(), default=clock.now() + self._period), clock.now()
             pause = min(max(soonest - now, SHORTEST_PAUSE_SECONDS), self._period, CHECK_SECONDS)
             await clock.sleep(pause)
 
-    async def _update(self, pod: Pod) -> None:
+    async def _update(self, pods: Sequence[Pod]) -> None:
         walks: list[float] = []
-        persistent = await self._persistent.update(pod)
-        before = {volume.name: volume for volume in self._measured.get(pod.uid, ())}
-        measured = await asyncio.to_thread(self._measure, pod, before, walks, frozenset(persistent))
-        self._measured[pod.uid] = (*measured, *filter(None, persistent.values()))
+        persistent = [await self._persistent.update(pod) for pod in pods]
+        before = [{volume.name: volume for volume in self._measured.get(pod.uid, ())} for pod in pods]
+        measured = await asyncio.to_thread(self._measure, pods, before, walks, persistent)
         for seconds in walks:
             WALKS.observe(seconds, "du")
-        self._due[pod.uid] = self._context.clock.now() + self._period * (1 + self._jitter())
+        for pod, usage, claims in zip(pods, measured, persistent, strict=True):
+            self._measured[pod.uid] = (*usage, *filter(None, claims.values()))
+            self._due[pod.uid] = self._context.clock.now() + self._period * (1 + self._jitter())
 
     def _measure(
-        self, pod: Pod, before: dict[str, VolumeUsage], walks: list[float], omitted: frozenset[str]
-    ) -> Sequence[VolumeUsage]:
-        return tuple(self._measure_all(pod, before, walks, omitted))
+        self,
+        pods: Sequence[Pod],
+        before: Sequence[dict[str, VolumeUsage]],
+        walks: list[float],
+        omitted: Sequence[Collection[str]],
+    ) -> list[list[VolumeUsage]]:
+        each = zip(pods, before, omitted, strict=True)
+        return [list(self._measure_all(pod, last, walks, names)) for pod, last, names in each]
 
     def _measure_all(
-        self, pod: Pod, before: dict[str, VolumeUsage], walks: list[float], omitted: frozenset[str]
+        self, pod: Pod, before: dict[str, VolumeUsage], walks: list[float], omitted: Collection[str]
     ) -> Iterator[VolumeUsage]:
         directories = _directories(self._context.pod_dir(pod.uid) / "volumes")
         for volume in pod.spec.volumes or ():
@@ -147,6 +154,11 @@ class VolumeMeter:
             return project_usage(path, project) if project else None
         except OSError:
             return None
+
+
+def _batches(pods: Sequence[Pod]) -> Iterator[Sequence[Pod]]:
+    for start in range(0, len(pods), BATCH):
+        yield pods[start : start + BATCH]
 
 
 def is_local_ephemeral(volume: Volume) -> bool:
