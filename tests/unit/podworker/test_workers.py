@@ -21,7 +21,7 @@ from nodeagent.pleg.cache import PodCache
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.podworker.desired import DesiredPods, is_static
 from nodeagent.podworker.metrics import ADMISSION_REJECTIONS, ORPHANS, RESTARTED, WORKING
-from nodeagent.podworker.worker import WorkerComponents
+from nodeagent.podworker.worker import WorkerComponents, resync_pause
 from nodeagent.podworker.workers import PodWorkers
 from nodeagent.status.manager import StatusManager
 from nodeagent.testing import FakeProber, FakeRecorder, FakeRuntime, make_container, make_pod
@@ -846,3 +846,16 @@ async def test_deferred_resize_is_retried_periodically(full):
     await full.clock.advance(30)
 
     assert granted(full, web) == "200m"
+
+
+@pytest.mark.parametrize("period", [0.0, 1.0, 10.0, 60.0])
+@pytest.mark.parametrize("jitter", [0.0, 0.03, 0.5, 0.999])
+@pytest.mark.parametrize("now", [0.0, 1.3, 1000.0])
+def test_periodic_sync_is_due_after_one_to_one_and_a_half_periods(now, period, jitter):
+    assert period <= resync_pause(now, period, jitter) <= 1.5 * period + 1e-6
+
+
+def test_periodic_syncs_of_pods_share_their_times():
+    times = {round(now + resync_pause(now, 60.0, 0.5), 6) for now in (100.0, 101.5, 103.0, 104.9)}
+
+    assert len(times) <= 2
