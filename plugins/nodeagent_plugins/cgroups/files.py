@@ -102,10 +102,14 @@ class CgroupFiles(MutableStruct):
     def children(self, name: CgroupName) -> list[str]:
         """Return the cgroups directly below *name* that this agent created; empty if *name* does not exist."""
         try:
-            found = directories(self.hierarchy.paths(name)[0])
+            with os.scandir(self.hierarchy.paths(name)[0]) as entries:
+                return [
+                    each.name for each in entries if each.is_dir(follow_symlinks=False) and self._is_ours(each.path)
+                ]
+        except FileNotFoundError:
+            return []
         except OSError as error:
             raise _explained(f"failed to read cgroup {cgroupfs_path(name)}", error) from error
-        return [path.name for path in found if self._is_ours(path)]
 
     def exists(self, name: CgroupName) -> bool:
         """Return whether the cgroup exists for all controllers."""
@@ -252,7 +256,7 @@ class CgroupFiles(MutableStruct):
         finally:
             os.close(descriptor)
 
-    def _is_ours(self, path: Path) -> bool:
+    def _is_ours(self, path: Path | str) -> bool:
         try:
             return os.getxattr(path, _OWNER) == self.owner.encode()
         except OSError:
