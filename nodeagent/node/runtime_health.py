@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from nodeagent.base.aio import Clock
+from nodeagent.base.aio.shared_times import until_shared
 from nodeagent.contracts.runtime import ContainerRuntime, RuntimeStatus, RuntimeVersion
 from nodeagent.errors import RuntimeFailure
 
@@ -39,7 +40,7 @@ class RuntimeHealth:
         """Check periodically until cancelled."""
         while True:
             await self.check()
-            await self._clock.sleep(PERIOD_SECONDS)
+            await self._clock.sleep(until_shared(self._clock.now(), PERIOD_SECONDS))
 
     async def check(self) -> None:
         """Check once; failures are reported in :attr:`problems`."""

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 
 from nodeagent.base.aio import Clock
+from nodeagent.base.aio.shared_times import until_shared
 from nodeagent.base.aio.waker import wait_for
 from nodeagent.base.logging import v_level, verbose
 from nodeagent.base.metrics import Gauge, Histogram
@@ -204,7 +205,7 @@ class GenericPleg:
         elif not self._notified:
             await self._clock.sleep(max(started + RELIST_SECONDS - self._clock.now(), _SHORTEST_PAUSE_SECONDS))
         else:
-            seconds = QUIET_RELIST_SECONDS if self._quiet() else RELIST_SECONDS
+            seconds = until_shared(started, QUIET_RELIST_SECONDS) if self._quiet() else RELIST_SECONDS
             pause = max(started + seconds - self._clock.now(), _SHORTEST_PAUSE_SECONDS)
             await wait_for(self._relist_now, self._clock, pause)
             if self._relist_now.is_set():

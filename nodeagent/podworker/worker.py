@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from nodeagent.allocation.manager import AllocationManager
 from nodeagent.base import identity, tracing
 from nodeagent.base.aio import Backoff, Clock
+from nodeagent.base.aio.shared_times import SHARED_SECONDS, until_shared
 from nodeagent.base.logging import v_level
 from nodeagent.base.structs import Struct
 from nodeagent.contracts.events import EventRecorder, EventType
@@ -40,8 +41,6 @@ _SPANS = {
 }
 RETRY_SECONDS = 10.0
 NETWORK_RETRY_SECONDS = 1.0
-SHARED_RESYNC_SECONDS = 5.0
-"""Interval of the times at which pods are synced periodically."""
 MIN_LATE_SECONDS = 10.0
 TERMINATION_RETRY_SECONDS = 1.0
 
@@ -428,17 +427,13 @@ class PodWorker:
 def resync_pause(now: float, period_seconds: float, jitter: float) -> float:
     """Return the seconds until the next periodic sync: one to one and a half periods, at a time that pods share.
 
-    Syncs that run together need less CPU time than as many that each interrupt an idle process.
-
     :param jitter: a random number from 0 to 1.
     """
-    spread = period_seconds / 2
-    shared = min(SHARED_RESYNC_SECONDS, spread)
-    if not shared:
-        return period_seconds
-    due = now + period_seconds + jitter * spread
-    pause = due - due % shared - now
-    return pause if pause >= period_seconds else pause + shared
+    seconds = period_seconds * (1 + jitter / 2)
+    if period_seconds < 2 * SHARED_SECONDS:
+        return seconds
+    pause = until_shared(now, seconds)
+    return pause if pause >= period_seconds else pause + SHARED_SECONDS
 
 
 def _stopped(observed: RuntimePod | None) -> set[str]:

@@ -65,7 +65,7 @@ async def test_notified_change_is_found_before_the_next_regular_relist(clock: Fa
     pod = make_pod("web")
     container = runtime.start("main", pod)
     async with watched(runtime, clock) as triggered:
-        await clock.advance(15)
+        await clock.advance(17)
         triggered.clear()
         runtime.exit(container, 3)
 
@@ -81,7 +81,7 @@ async def test_exit_soon_after_another_change_is_found_early(clock: FakeClock):
     pod = make_pod("web")
     container = runtime.start("main", pod)
     async with watched(runtime, clock) as triggered:
-        await clock.advance(15)
+        await clock.advance(17)
         runtime.start("other", make_pod("other"))
         await clock.advance(0.1)
         triggered.clear()

@@ -1,0 +1,14 @@
+"""Times that periodic work shares, so that an idle process is interrupted once for all of it. No I/O."""
+
+from __future__ import annotations
+
+SHARED_SECONDS = 5.0
+"""Interval of the shared times."""
+_ROUNDING_SECONDS = 0.001
+
+
+def until_shared(now: float, seconds: float) -> float:
+    """Return the pause until the last shared time in the next *seconds*; *seconds* if there is none."""
+    due = now + seconds + _ROUNDING_SECONDS
+    pause = due - due % SHARED_SECONDS - now
+    return pause if pause > _ROUNDING_SECONDS else seconds
