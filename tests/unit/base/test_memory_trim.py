@@ -8,21 +8,25 @@ from contextlib import suppress
 import pytest
 
 from nodeagent.base import memory_trim
-from nodeagent.base.memory_trim import TRIM_SECONDS, run_memory_trim
+from nodeagent.base.memory_trim import START_SECONDS, TRIM_SECONDS, run_memory_trim
 from nodeagent.testing import FakeClock
 
 
-async def test_heap_is_trimmed_periodically(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
-    loop, trims = asyncio.get_running_loop(), asyncio.Queue[float]()
+async def test_heap_is_trimmed_after_the_start_and_then_periodically(
+    monkeypatch: pytest.MonkeyPatch, clock: FakeClock
+) -> None:
+    loop, trims, unmapped = asyncio.get_running_loop(), asyncio.Queue[float](), []
     monkeypatch.setattr(memory_trim, "trim", lambda: loop.call_soon_threadsafe(trims.put_nowait, clock.now()))
+    monkeypatch.setattr(memory_trim, "unmap_code", lambda: unmapped.append(clock.now()))
     started = clock.now()
     running = asyncio.create_task(run_memory_trim(clock))
 
-    for number in (1, 2, 3):
-        await clock.advance(TRIM_SECONDS - 1)
+    for number in (0, 1, 2):
+        await clock.advance((TRIM_SECONDS if number else START_SECONDS) - 1)
         assert trims.empty()
         await clock.advance(1)
-        assert await asyncio.wait_for(trims.get(), 10) == started + number * TRIM_SECONDS
+        assert await asyncio.wait_for(trims.get(), 10) == started + START_SECONDS + number * TRIM_SECONDS
+        assert unmapped == [started + START_SECONDS]
         while not clock.sleepers:
             await asyncio.sleep(0)
 

@@ -68,7 +68,7 @@ async def test_free_memory_is_returned_while_the_agent_runs(monkeypatch):
 
     loop = asyncio.get_running_loop()
     monkeypatch.setattr("nodeagent.agent.Agent", Agent)
-    monkeypatch.setattr(memory_trim, "TRIM_SECONDS", 0.0)
+    monkeypatch.setattr(memory_trim, "START_SECONDS", 0.0)
     monkeypatch.setattr(memory_trim, "trim", lambda: loop.call_soon_threadsafe(trims.set))
     monkeypatch.setattr(run, "resume_collection", lambda: None)
     monkeypatch.setattr(loop, "add_signal_handler", lambda *_: None)
