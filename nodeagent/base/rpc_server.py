@@ -22,6 +22,7 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor import ServiceDescriptor
 
 from nodeagent.base.aio import Clock
+from nodeagent.base.aio.shared_times import until_shared
 from nodeagent.base.plugin_rpc import MAX_SOCKET_PATH, MAX_TEXT
 
 MAX_REQUEST_BYTES = 1024 * 1024
@@ -56,7 +57,7 @@ async def serve_until_cancelled(
             _log.info("Starting to listen", extra={"path": str(socket)})
             inode = await asyncio.to_thread(_inode, socket)
             while await asyncio.to_thread(_inode, socket) == inode:
-                await clock.sleep(_CHECK_SECONDS)
+                await clock.sleep(until_shared(clock.now(), _CHECK_SECONDS))
 
 
 @asynccontextmanager

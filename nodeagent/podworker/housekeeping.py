@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 from nodeagent.allocation.manager import AllocationManager
 from nodeagent.base.aio import Clock
+from nodeagent.base.aio.shared_times import until_shared
+from nodeagent.base.aio.waker import wait_for
 from nodeagent.contracts.pods import PodSyncer
 from nodeagent.errors import NodeAgentError
 from nodeagent.podworker.interfaces import PodObserver
@@ -51,12 +53,9 @@ class Housekeeping:
                     cleanup_due = self._clock.now() + CLEANUP_SECONDS
                     await self._clean_up()
             self._woken.clear()
-            try:
-                async with asyncio.timeout(ORPHAN_SECONDS):
-                    await self._woken.wait()
-            except TimeoutError:
-                pass
-            await self._clock.sleep(0.2)  # Coalesce a burst of changes.
+            await wait_for(self._woken, self._clock, until_shared(self._clock.now(), ORPHAN_SECONDS))
+            if self._woken.is_set():
+                await self._clock.sleep(0.2)  # Coalesce a burst of changes.
 
     async def _clean_up(self) -> None:
         observed, known = frozenset(pod.uid for pod in self._cache.pods()), self._pods.known_uids()

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
+from nodeagent.base.aio.shared_times import until_shared
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.runtime import ContainerState
 from nodeagent.errors import NodeAgentError
@@ -44,7 +45,8 @@ class LogRotator:
 
     async def _rotate(self) -> None:
         while True:
-            due = self._context.clock.now() + self._period
+            now = self._context.clock.now()
+            due = now + until_shared(now, self._period)
             logs = self._logs()
             self._failing &= logs.keys()
             sizes = await asyncio.to_thread(_sizes, logs) if logs else {}

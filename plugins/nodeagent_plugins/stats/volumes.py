@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from nodeagent.base.aio.shared_times import until_shared
 from nodeagent.base.logging import v_level
 from nodeagent.base.metrics import Histogram
 from nodeagent.base.project_quota import ProjectUsage, own_project, project_usage
@@ -82,7 +83,7 @@ class VolumeMeter:
                 await self._update(batch)
             soonest, now = min(self._due.values(), default=clock.now() + self._period), clock.now()
             pause = min(max(soonest - now, SHORTEST_PAUSE_SECONDS), self._period, CHECK_SECONDS)
-            await clock.sleep(pause)
+            await clock.sleep(until_shared(clock.now(), pause))
 
     async def _update(self, pods: Sequence[Pod]) -> None:
         walks: list[float] = []
@@ -93,7 +94,8 @@ class VolumeMeter:
             WALKS.observe(seconds, "du")
         for pod, usage, claims in zip(pods, measured, persistent, strict=True):
             self._measured[pod.uid] = (*usage, *filter(None, claims.values()))
-            self._due[pod.uid] = self._context.clock.now() + self._period * (1 + self._jitter())
+            now = self._context.clock.now()
+            self._due[pod.uid] = now + until_shared(now, self._period * (1 + self._jitter()))
 
     def _measure(
         self,
