@@ -161,10 +161,11 @@ class Manager:
             self._reconciler.step(volume)  # A volume that no pod uses any longer is unstaged.
 
     def pods_with_volumes(self) -> Sequence[str]:
-        """Return the UIDs of all pods with volume directories on disk."""
+        """Return the UIDs of all pods with volume directories on disk; only those of unknown pods are read."""
         pods = self._context.root_dir / "pods"
+        mounted = {uid for volume in self._reconciler.volumes.values() for uid in volume.mounts}
         try:
-            return [path.name for path in sorted(pods.iterdir()) if volume_directories(path)]
+            return [each.name for each in sorted(pods.iterdir()) if each.name in mounted or volume_directories(each)]
         except FileNotFoundError:
             return []
 
