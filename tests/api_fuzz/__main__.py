@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -48,7 +49,8 @@ def main() -> int:
         os.execvp(command[0], command)
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     replay = options.replay.read_text().splitlines() if options.replay else []
-    started = time.monotonic()
+    started, signals = time.monotonic(), []
+    signal.signal(signal.SIGTERM, lambda received, _: signals.append(received))  # End after the batch, with a report.
 
     def failed(number: int, request: FuzzRequest, reason: str) -> None:
         print(f"request {number} failed: {reason.encode('utf-8', 'backslashreplace').decode()[:300]}", flush=True)
@@ -64,6 +66,7 @@ def main() -> int:
             batch=options.batch,
             connections=options.connections,
             settle_seconds=_settle_seconds(options),
+            stopped=lambda: bool(signals),
             replay=[FuzzRequest.from_json(line) for line in replay],
             progress=lambda text: print(f"{time.monotonic() - started:.0f} s: {text}", flush=True),
             failed=failed,

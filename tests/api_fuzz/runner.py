@@ -152,10 +152,7 @@ class Fuzzer:
         return not self._serves(path)
 
     def _serves(self, path: str) -> bool:
-        try:
-            return bool(self._session.get(path)["kind"] != "Status")
-        except ValueError:  # one line of text
-            return False
+        return bool(self._session.get(path)["kind"] != "Status")
 
     def _collections(self) -> list[str]:
         """Return the paths of all collections, each of one version."""
@@ -218,11 +215,13 @@ def run(
     connections: int,
     settle_seconds: float = 0.0,
     replay: Sequence[FuzzRequest] = (),
+    stopped: Callable[[], bool] = lambda: False,
     progress: Callable[[str], None] = lambda _: None,
     failed: Callable[[int, FuzzRequest, str], None] = lambda *_: None,
 ) -> Report:
     """Send the requests *replay*, then *numbers* of the sequence *seed*, in batches, and return the report.
 
+    :param stopped: return whether to send no further requests; checked after each batch.
     :param settle_seconds: time until the memory of deleted objects is released; 0: only the initial memory is measured.
     """
     fuzzer = Fuzzer(directory, connections=connections, failed=failed)
@@ -241,10 +240,13 @@ def run(
             generated = ((number, generate(fuzzer.catalog, seed, number)) for number in numbers[start : start + batch])
             fuzzer.send(itertools.chain(enumerate(replay) if not start else (), generated))
             text = fuzzer.usage().text()
-            if start + batch >= len(numbers):
+            ends = stopped() or start + batch >= len(numbers)
+            if ends:
                 measure_usage("end")
             fuzzer.clean_up()
             progress(f"{report.requests} requests, {report.failed} failed, {text}; clean: {fuzzer.usage().text()}")
+            if ends:
+                break
         if settle_seconds:
             time.sleep(settle_seconds)
             measure_usage("after cleanup")

@@ -26,8 +26,12 @@ class Session:
         self._token = token
 
     def request(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Any:
-        """Return the decoded response; an error is a Status with a ``code``."""
-        return json.loads(self.body(method, path, body, content_type))
+        """Return the decoded response; an error is a Status with a ``code``, as is one line of text."""
+        data = self.body(method, path, body, content_type)
+        try:
+            return json.loads(data)
+        except ValueError:  # The path belongs to no resource, such as one of a definition that was deleted.
+            return {"kind": "Status", "code": 404, "message": data.decode(errors="replace")}
 
     def get(self, path: str) -> Any:
         return self.request("GET", path)
