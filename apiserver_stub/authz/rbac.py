@@ -20,6 +20,8 @@ from nodeagent.base.structs import Struct
 
 _MAX_CACHED_USERS = 4096
 _MAX_CACHED_RESULTS = 2048
+_MAX_CACHED_TEXT, _MAX_CACHED_USER_TEXT = 512, 4096
+"""Characters of the attributes and of the user of cached results, as clients may send texts of any length."""
 """Per user; a result is cached per verb, resource and namespace, or per verb and path."""
 
 Subject = tuple[str, str]
@@ -94,9 +96,10 @@ class _Rights:
         cached = self._results.get(attributes)
         if cached is None:
             cached = self._evaluate(info)
-            if len(self._results) >= _MAX_CACHED_RESULTS:
-                self._results.clear()
-            self._results[attributes] = cached
+            if sum(map(len, attributes)) <= _MAX_CACHED_TEXT:
+                if len(self._results) >= _MAX_CACHED_RESULTS:
+                    self._results.clear()
+                self._results[attributes] = cached
         for names, result in cached[0]:
             if not names or info.name in names:
                 return result
@@ -171,9 +174,11 @@ class RoleIndex:
         key = (user.name, user.groups)
         found = self._rights.get(key)
         if found is None:
-            if len(self._rights) >= _MAX_CACHED_USERS:
-                del self._rights[next(iter(self._rights))]
-            found = self._rights[key] = self._collect(user)
+            found = self._collect(user)
+            if len(user.name) + sum(map(len, user.groups)) <= _MAX_CACHED_USER_TEXT:
+                if len(self._rights) >= _MAX_CACHED_USERS:
+                    del self._rights[next(iter(self._rights))]
+                self._rights[key] = found
         return found
 
     def _collect(self, user: User) -> _Rights:

@@ -32,7 +32,7 @@ from apiserver_stub.flowcontrol.seat_borrowing import SeatTarget, allocate_seats
 from nodeagent.base.aio import Clock
 from nodeagent.base.metrics import Buckets
 
-_CACHE_SIZE = 4096
+_CACHE_SIZE, _MAX_CACHED_TEXT = 4096, 4096
 LENDING_SECONDS = 10.0
 _WAITS = (0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30)
 _READING = frozenset(["get", "list", "watch"])
@@ -102,9 +102,10 @@ class PriorityAndFairness:
         schema = self._cache.get(key)
         if schema is None:
             schema = next((item for item in self._schemas if item.matches(user, info)), self._schemas[-1])
-            if len(self._cache) >= _CACHE_SIZE:
-                self._cache.clear()
-            self._cache[key] = schema
+            if len(user.name) + sum(map(len, user.groups)) + len(info.path) <= _MAX_CACHED_TEXT:
+                if len(self._cache) >= _CACHE_SIZE:
+                    self._cache.clear()
+                self._cache[key] = schema
         return schema
 
     async def enter(self, schema: FlowSchema, user: User, info: RequestInfo, width: int = 1) -> Admission:

@@ -168,6 +168,19 @@ async def test_cached_decisions_are_limited(store: Any, monkeypatch: pytest.Monk
     assert all(len(rights._results) <= 3 for rights in authorizer._index._rights.values())
 
 
+async def test_decisions_about_long_texts_are_not_cached(store: Any) -> None:
+    store.role("r", rule("get", "*"))
+    store.bind("b", "ClusterRole/r", group_subject("dev"))
+    authorizer, groups = Rbac(store, Identity()), ("dev",)
+
+    for user in (User("a", groups=groups), User("a" * 10_000, groups=groups), User("a", groups=("b" * 10_000, "dev"))):
+        for resource in ("pods", "x" * 10_000):
+            assert (await authorizer.authorize(user, to("get", resource))).allowed
+
+    assert list(authorizer._index._rights) == [("a", groups)]
+    assert [attributes[2] for attributes in authorizer._index._rights["a", groups]._results] == ["pods"]
+
+
 def test_rules_are_listed_for_a_namespace(store: Any) -> None:
     store.role("r", rule("get", "pods", names="a"), rule("get", paths="/x"))
     store.role("n", rule("list", "pods"), namespace="a")

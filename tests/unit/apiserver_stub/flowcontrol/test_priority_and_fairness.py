@@ -63,6 +63,16 @@ def test_request_is_classified_by_the_first_matching_schema(
     assert set(found.headers) == {"X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid"}
 
 
+def test_classification_of_long_paths_and_users_is_not_cached() -> None:
+    fairness = PriorityAndFairness(600, 15, default_levels(), default_schemas())
+
+    for user in (ALICE, User("a" * 10_000, groups=ALICE.groups)):
+        for path in ("/a", "/a" * 10_000):
+            assert fairness.sort(user, info(path)).name == "global-default"
+
+    assert [key[0] for key in fairness._cache] == ["alice"]
+
+
 def test_seats_are_shares_of_the_total_limit() -> None:
     fairness = PriorityAndFairness(600, 15, default_levels(), default_schemas())
 
