@@ -140,7 +140,10 @@ def _resource(
         scale=None if scale is None else _scale_paths(scale),
         columns=_columns(version.get("additionalPrinterColumns")),
         schema=StructuralSchema(kind, tree, prunes=not spec.get("preserveUnknownFields")),
-        convert=partial(with_version, group, name) if isinstance(converter, NoConversion) else None,
+        # Resources may be stored in a version that the definition had before.
+        convert=partial(with_version, group, name)
+        if converter is None or isinstance(converter, NoConversion)
+        else None,
         converter=converter,
         renamed_fields={f"{group}/{other['name']}": {} for other in versions if other is not version},
         storage_key=f"{group}/{names['plural']}",

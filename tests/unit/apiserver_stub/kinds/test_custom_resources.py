@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from copy import deepcopy
 from typing import Any
 
@@ -14,6 +15,7 @@ from apiserver_stub.kinds.registry import Registry, Resource
 from apiserver_stub.kinds.tables import row
 from apiserver_stub.options import parse
 from apiserver_stub.server.kinds import kind_settings
+from apiserver_stub.storage import Record
 
 (DEFINITIONS,) = resources(kind_settings(parse([])))
 NAMES = {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"}
@@ -297,6 +299,15 @@ def test_formats_of_names_are_validated_by_releases_that_know_them(name_formats:
     causes = strategy.validate_update(widget(status={"name": "A"}), widget(), "status")
 
     assert [cause.reason for cause in causes] == ["FieldValueTypeInvalid"] * name_formats
+
+
+def test_resource_stored_in_a_removed_version_is_shown_in_the_only_one() -> None:
+    resource = only(resources_of(established(version("v2"))))
+    stored = b'{"kind":"Widget","apiVersion":"example.com/v1","metadata":{"resourceVersion":"7","name":"a"}}'
+
+    shown = json.loads(resource.render(Record("ns/a", 7, stored)))
+
+    assert (shown["apiVersion"], shown["metadata"]) == (resource.api_version, {"resourceVersion": "7", "name": "a"})
 
 
 def test_rules_are_not_evaluated_without_a_name() -> None:
