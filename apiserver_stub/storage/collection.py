@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, overload
 
+from apiserver_stub.storage.change_topics import ChangeTopics, TopicsOf
 from apiserver_stub.storage.record import Change, Record
 
 HISTORY_CHANGES = 16_384
@@ -51,6 +52,7 @@ class Collection:
         self._log_bytes = 0
         self._floor = floor  # Oldest revision whose state can be reconstructed.
         self._waiters: set[asyncio.Future[None]] = set()
+        self._topics: dict[str, ChangeTopics] = {}
         self.encrypted_by: dict[str, bytes] = {}
         """Identity of the transformer that encrypted the stored value, by key; unencrypted records are absent."""
         self.unreadable: dict[str, UnreadableValue] = {}
@@ -114,9 +116,12 @@ class Collection:
         self._records = {record.key: record for record in records}
         self._sorted, self._holes = sorted(self._records), False
         self._unsorted.clear()
-        self._log_start = self.end + 1  # Behind the position of every reader.
+        end = self.end
+        self._log_start = end + 1  # Behind the position of every reader.
         self._log.clear()
         self._log_bytes, self._floor = 0, revision
+        for topics in self._topics.values():
+            topics.note_all(end)
         self._notify_waiters()
 
     def compact(self, revision: int) -> None:
@@ -127,6 +132,7 @@ class Collection:
 
     def publish(self, changes: Sequence[Change]) -> None:
         """Apply *changes*, in revision order, and notify the watchers."""
+        start = self.end
         for change in changes:
             record = change.record
             if change.type == "DELETED":
@@ -141,7 +147,15 @@ class Collection:
         self._trim()
         if self._holes and len(self._sorted) + len(self._unsorted) > 2 * len(self._records) + _FEW_KEYS:
             self._keys()  # Drops the keys of deleted records, also if no client lists the collection.
+        for topics in self._topics.values():
+            topics.note(start, changes)
         self._notify_waiters()
+
+    def topics(self, name: str, topics_of: TopicsOf) -> ChangeTopics:
+        """Return the followers of the topics that *topics_of* returns, under *name*."""
+        if (found := self._topics.get(name)) is None:
+            found = self._topics[name] = ChangeTopics(topics_of)
+        return found
 
     def _notify_waiters(self) -> None:
         waiters, self._waiters = self._waiters, set()

@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from apiserver_stub.storage.record import with_revision, without_revision
 from apiserver_stub.verbs import shards, versions
 from apiserver_stub.verbs.lists import Selection, selection
 from apiserver_stub.verbs.revisions import requested_version
+from apiserver_stub.verbs.watch_topics import reader_of
 from apiserver_stub.verbs.write_options import invalid_options
 from nodeagent.base import apiproto
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
     from apiserver_stub.kinds.registry import Resource
     from apiserver_stub.storage import Collection
+    from apiserver_stub.storage.change_reader import ChangeReader
     from apiserver_stub.verbs.context import VerbContext
 
 _BATCH = 200
@@ -65,16 +67,17 @@ class Watch:
         self._columns_sent = False
         self._error: ApiError | None = None
         self._first: list[Record] = []
-        self._position = self._collection.end
+        position = self._collection.end
         if self._initial or (self._initial is None and self._revision == 0):
             self._first = self._current()
         elif self._initial is None:
             try:
-                self._position = self._collection.position_after(self._revision)
+                position = self._collection.position_after(self._revision)
             except Compacted as error:
                 cached = context.settings.is_cached(resource.plural, resource.group)
                 text = f"too old resource version: {self._revision} ({error.oldest})" if cached else _TOO_OLD
                 self._error = expired(text)
+        self._reader = reader_of(self._collection, resource, self._selection, position)
 
     @property
     def content_type(self) -> str:
@@ -115,15 +118,14 @@ class Watch:
         end = time.monotonic() + self.seconds
         next_bookmark = time.monotonic() + _BOOKMARK_SECONDS
         marked = self._context.store.revision_of(self._resource.storage)
-        with _ChangeWaiter(self._collection) as waiter, self._counted():
+        with closing(self._reader) as reader, _ChangeWaiter(reader) as waiter, self._counted():
             while (left := end - time.monotonic()) > 0:
                 try:
-                    changes = self._collection.read(self._position, _BATCH)
+                    changes = reader.read(_BATCH)
                 except Compacted:
                     yield self._error_frame(expired(_TOO_OLD))
                     return
                 if changes:
-                    self._position += len(changes)
                     try:
                         converted = await self._converted(changes)
                     except ApiError as error:
@@ -137,7 +139,7 @@ class Watch:
                 if self._bookmarks:
                     last_call = end - _BOOKMARK_BEFORE_END_SECONDS
                     deadline = min(next_bookmark, last_call if left > _BOOKMARK_BEFORE_END_SECONDS else end)
-                if not await waiter.wait(self._position, deadline) and self._bookmarks:
+                if not await waiter.wait(deadline) and self._bookmarks:
                     next_bookmark = time.monotonic() + _BOOKMARK_SECONDS
                     if self._context.store.revision_of(self._resource.storage) != marked:
                         marked = self._context.store.revision_of(self._resource.storage)
@@ -251,10 +253,10 @@ class Watch:
 
 
 class _ChangeWaiter:
-    """Waits for changes of a collection; one timer serves many waits, as most end long before their deadline."""
+    """Waits for changes of a reader; one timer serves many waits, as most end long before their deadline."""
 
-    def __init__(self, collection: Collection) -> None:
-        self._collection = collection
+    def __init__(self, reader: ChangeReader) -> None:
+        self._reader = reader
         self._deadline = -1.0
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: asyncio.Future[None] | None = None
@@ -266,19 +268,19 @@ class _ChangeWaiter:
         if self._timer is not None:
             self._timer.cancel()
 
-    async def wait(self, position: int, deadline: float) -> bool:
-        """Wait for a change at *position* until *deadline* (monotonic time); return whether there is one."""
+    async def wait(self, deadline: float) -> bool:
+        """Wait for a change until *deadline* (monotonic time); return whether there is one."""
         if self._timer is None or deadline != self._deadline:
             if self._timer is not None:
                 self._timer.cancel()
             seconds = max(0.0, deadline - time.monotonic())
             self._timer, self._deadline = asyncio.get_running_loop().call_later(seconds, self._expire), deadline
-        self._waiting = self._collection.next_change()
+        self._waiting = self._reader.next_change()
         try:
             await self._waiting
         finally:
-            self._collection.abandon(self._waiting)
-        return self._collection.end > position
+            self._reader.abandon(self._waiting)
+        return self._reader.has_changes
 
     def _expire(self) -> None:
         self._timer = None
