@@ -5,7 +5,6 @@ Custom, since the errors of the ``jsonpatch`` package differ from those of kube-
 
 from __future__ import annotations
 
-import copy
 import re
 from typing import Any
 
@@ -30,7 +29,7 @@ def apply_json_patch(document: Object, operations: Any) -> Any:
     :raises ApiError: 400 or 413, *operations* is not a valid list of operations; 422, one of them fails.
     """
     if operations is None:
-        return copy.deepcopy(document)
+        return objects.clone(document)
     if not isinstance(operations, list):
         raise _cannot_decode(operations, "[]handlers.jsonPatchOp")
     for operation in operations:
@@ -38,7 +37,7 @@ def apply_json_patch(document: Object, operations: Any) -> Any:
             raise _cannot_decode(operation, "handlers.jsonPatchOp")
     if len(operations) > MAX_OPERATIONS:
         raise too_large(f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}")
-    root: Any = copy.deepcopy(document)
+    root: Any = objects.clone(document)
     room = MAX_COPIED_BYTES
     try:
         for operation in operations:
@@ -59,7 +58,7 @@ def apply_merge_patch(document: Any, patch: Any) -> Any:
     As upstream, nulls in the objects of a list are dropped, except where the list replaces an object.
     """
     if not isinstance(patch, dict):
-        return copy.deepcopy(patch)
+        return objects.clone(patch)
     if not isinstance(document, dict):
         return without_nulls(patch)
     merged = dict(document)
@@ -82,7 +81,7 @@ def _cannot_decode(value: Any, expected: str) -> ApiError:
 def _replacement(root: Any, operation: Object) -> Any:
     """Return the value that replaces the document; a scalar changes nothing."""
     value = operation["value"]
-    return copy.deepcopy(value) if isinstance(value, dict | list) else root
+    return objects.clone(value) if isinstance(value, dict | list) else root
 
 
 def _apply_operation(root: Any, operation: Object) -> int:
@@ -90,12 +89,12 @@ def _apply_operation(root: Any, operation: Object) -> int:
     kind, path = operation["op"], operation["path"]
     match kind:
         case "add":
-            _add(root, path, copy.deepcopy(operation.get("value")))
+            _add(root, path, objects.clone(operation.get("value")))
         case "remove":
             _remove(root, path)
         case "replace":
             _find(root, path)
-            _put(root, path, copy.deepcopy(operation.get("value")))
+            _put(root, path, objects.clone(operation.get("value")))
         case "move":
             source = operation["from"]
             value = _find(root, source)
@@ -105,7 +104,7 @@ def _apply_operation(root: Any, operation: Object) -> int:
             value = _find(root, operation["from"])
             size = len(objects.encode(value)) if value is not None else 0
             if size <= MAX_COPIED_BYTES:
-                _add(root, path, copy.deepcopy(value))
+                _add(root, path, objects.clone(value))
             return size
         case "test":
             if not _same(root if path == "" else _find(root, path), operation["value"]):

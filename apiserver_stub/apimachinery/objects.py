@@ -36,6 +36,14 @@ def encode(obj: Any) -> bytes:
     return _encode(obj)
 
 
+def clone(value: Any) -> Any:
+    """Return a deep copy of *value*, which consists of JSON types."""
+    kind = value.__class__
+    if kind is dict:
+        return {name: clone(item) for name, item in value.items()}
+    return [clone(item) for item in value] if kind is list else value
+
+
 def key_of(namespace: str, name: str) -> str:
     """Return the key in a collection: ``namespace/name``, or the name for cluster-scoped objects."""
     return f"{namespace}/{name}" if namespace else name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -57,7 +56,7 @@ async def change_object(
         obj = objects.decode(current.data)
         if obj["metadata"].get("uid") != metadata.get("uid"):
             raise LookupError(metadata["name"])
-        before = copy.deepcopy(obj)
+        before = objects.clone(obj)
         applied = edit(obj) is not False
         return Keep() if not applied or obj == before else outcome(obj, before)
 

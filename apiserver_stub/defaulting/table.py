@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from copy import deepcopy
 from typing import Any
 
 from msgspec import field
 
+from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from nodeagent.base.structs import Struct
 
@@ -30,7 +30,7 @@ class Defaults(Struct, frozen=True):
         """Set the defaults of *obj* in place."""
         for name, value in self.values.items():
             if name not in obj:
-                obj[name] = deepcopy(value) if value.__class__ in (dict, list) else value
+                obj[name] = objects.clone(value) if value.__class__ in (dict, list) else value
         if self.rule is not None:
             self.rule(obj)
         for name, table in self.below.items():

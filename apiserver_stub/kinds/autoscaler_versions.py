@@ -5,7 +5,6 @@ Version 1 has one field for the CPU utilization; other metrics, conditions and t
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import msgspec
@@ -40,7 +39,7 @@ def to_v1(label_domain: str, autoscaler: Object, *, has_tolerance: bool = False)
 
     :param has_tolerance: the behavior has the field ``tolerance``.
     """
-    new: Object = copy.deepcopy(autoscaler)
+    new: Object = objects.clone(autoscaler)
     new["apiVersion"] = "autoscaling/v1"
     spec, added = new.get("spec") or {}, {}
     status = new["status"] = {"currentReplicas": 0, "desiredReplicas": 0} | (new.get("status") or {})
@@ -71,7 +70,7 @@ def to_v1(label_domain: str, autoscaler: Object, *, has_tolerance: bool = False)
 
 def to_v2(label_domain: str, autoscaler: Object) -> Object:
     """Return *autoscaler* of version 1 in version 2; annotations that cannot be read are dropped."""
-    new: Object = copy.deepcopy(autoscaler)
+    new: Object = objects.clone(autoscaler)
     new["apiVersion"] = "autoscaling/v2"
     spec, status = new.setdefault("spec", {}), new.get("status") or {}
     annotations = dict(new["metadata"].get("annotations") or {})

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import TYPE_CHECKING
 
+from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from nodeagent.base.identity import Identity
 
@@ -62,6 +62,6 @@ def _is_classic(source: Object | None, identity: Identity) -> bool:
 def _complete(spec: Object) -> None:
     source, ref = spec.get(_SOURCE), spec.get(_REF)
     if source is not None and ref is None:
-        spec[_REF] = deepcopy(source)
+        spec[_REF] = objects.clone(source)
     elif ref is not None and source is None and not ref.get("namespace"):
         spec[_SOURCE] = {name: value for name, value in ref.items() if name != "namespace"}

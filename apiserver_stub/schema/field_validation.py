@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from apiserver_stub.apimachinery.go_format import type_name
-from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.objects import Object, clone
 from apiserver_stub.apimachinery.quantities import FORMAT_WRONG, InvalidQuantity, canonical, of_resource_list
 from apiserver_stub.schema.shapes import UNKNOWN, Form, Shape
 from nodeagent.base import gobase64, gotime
@@ -201,14 +201,10 @@ def _object_check(shape: Shape, complete: bool, embedded: bool = False) -> Check
                 value[name] = kept
         for name, zero in always.items():
             if name not in value:
-                value[name] = _copy(zero) if zero.__class__ is dict else zero
+                value[name] = clone(zero)
         return value
 
     return run
-
-
-def _copy(zero: Object) -> Object:
-    return {name: _copy(value) if value.__class__ is dict else value for name, value in zero.items()}
 
 
 _TEMPLATES = ("PodTemplateSpec", "JobTemplateSpec")

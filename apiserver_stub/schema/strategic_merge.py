@@ -9,10 +9,10 @@ Custom, since no package implements it.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import Any
 
+from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.go_format import go_value
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, bad_request, unprocessable
@@ -43,7 +43,7 @@ def apply_strategic_patch(document: Object, patch: Any, shape: Shape) -> Object:
         raise bad_request(
             "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"
         )
-    return _merge_object(copy.deepcopy(document), copy.deepcopy(patch), shape)
+    return _merge_object(objects.clone(document), objects.clone(patch), shape)
 
 
 def _merge_object(original: Any, patch: Object, shape: Shape) -> Object:

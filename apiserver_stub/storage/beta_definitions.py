@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import Any
 
+from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from nodeagent.base.identity import Identity
 
@@ -24,7 +24,7 @@ def as_v1(definition: Object, identity: Identity) -> Object:
     only = spec.pop("version", "")
     common = {name: value for old, name in _OF_VERSIONS.items() if (value := spec.pop(old, None)) is not None}
     versions = spec.get("versions") or [{"name": only, "served": True, "storage": True}]
-    spec["versions"] = [_version({**deepcopy(common), **version}) for version in versions]
+    spec["versions"] = [_version({**objects.clone(common), **version}) for version in versions]
     if spec.get("conversion"):
         spec["conversion"] = _conversion(spec["conversion"])
     spec.setdefault("preserveUnknownFields", True)

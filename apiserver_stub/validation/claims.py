@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
-
+from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.status import Cause, forbidden_value, invalid_each, invalid_value, not_supported
 from apiserver_stub.validation.claim_spec import claim_spec_warnings, validate_claim_spec
@@ -150,7 +149,7 @@ def _comparable(claim: Object, old: Object, identity: Identity, target: Object |
     """
     new = target or claim
     before: Object = old["spec"]
-    spec: Object = deepcopy(claim["spec"])
+    spec: Object = objects.clone(claim["spec"])
     if dig(new, ("status", "phase")) == "Bound":
         spec.pop(_CLASS, None)
     if not before.get("volumeName"):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
-
+from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, quote, required
 from apiserver_stub.schema.structural.tree import Node
@@ -76,7 +75,7 @@ class CustomResourceRules:
 
 
 def _without_name_formats(schema: Object) -> Object:
-    result: Object = deepcopy(schema)
+    result: Object = objects.clone(schema)
     for item in schemas_in(result):
         if is_object_name(item.get("format") or ""):
             del item["format"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
+from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.label_selectors import read_selector
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import (
@@ -223,7 +223,7 @@ def _template_labels(spec: Object) -> Object:
 
 def _with_scheduling_of(template: Object, before: Object) -> Object:
     """Return *before* with the scheduling directives of *template*, which may change before a Job starts."""
-    result: Object = copy.deepcopy(before)
+    result: Object = objects.clone(before)
     spec, source = result.setdefault("spec", {}), template.get("spec") or {}
     affinity: Any = {**(spec.get("affinity") or {})}
     affinity.pop("nodeAffinity", None)
@@ -240,7 +240,7 @@ def _with_scheduling_of(template: Object, before: Object) -> Object:
 
 def _with_resources_of(template: Object, before: Object) -> Object:
     """Return *before* with the resources of the containers of *template*."""
-    result: Object = copy.deepcopy(before)
+    result: Object = objects.clone(before)
     for kind in ("initContainers", "containers"):
         given = {item.get("name"): item for item in (template.get("spec") or {}).get(kind) or ()}
         for container in (result.get("spec") or {}).get(kind) or ():

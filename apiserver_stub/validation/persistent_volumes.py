@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import posixpath
-from copy import deepcopy
 
+from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.status import (
     Cause,
@@ -254,7 +254,7 @@ def _is_same_affinity(new: Object | None, old: Object, identity: Identity) -> bo
     """Return whether the affinity changes at most from a deprecated label to its replacement."""
     if new is None:
         return False
-    old = deepcopy(old)
+    old = objects.clone(old)
     terms, before = (dig(item, ("required", "nodeSelectorTerms")) or [] for item in (new, old))
     for after_term, term in zip(terms, before, strict=False):
         pairs = zip(after_term.get("matchExpressions") or (), term.get("matchExpressions") or (), strict=False)

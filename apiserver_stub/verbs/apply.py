@@ -59,7 +59,7 @@ async def apply(
             config = _read(request, resource, kind, projection)
         live = kind.blank if current is None else resource.read(current)
         merged, entries = apply_to(request, resource, kind, live, config.obj, force=force)
-        merged = objects.decode(objects.encode(merged))
+        merged = objects.clone(merged)
         config.convert(merged, resource.schema_in(request.identity.api_domain))
         config.report(request)
         metadata = merged["metadata"]

@@ -150,19 +150,18 @@ def _report(request: Request, media_type: str, body: Any, unknown: list[str]) ->
 
 
 def _apply(resource: Resource, api_domain: str, media_type: str, old: Object, body: Any) -> Object:
-    document: Object = objects.decode(objects.encode(old))
     result: Any
     if media_type == _JSON_PATCH:
-        result = apply_json_patch(document, body)
+        result = apply_json_patch(old, body)
     elif media_type == _STRATEGIC_PATCH:
-        result = apply_strategic_patch(document, {} if body is None else body, _shape(resource, api_domain))
+        result = apply_strategic_patch(old, {} if body is None else body, _shape(resource, api_domain))
     elif not isinstance(body, dict):
         json_type = type_name(body)
         raise bad_request(
             f"error decoding patch: json: cannot unmarshal {json_type} into Go value of type map[string]interface {{}}"
         )
     else:
-        result = apply_merge_patch(document, body)
+        result = apply_merge_patch(objects.clone(old), body)  # The result shares values with its argument.
     if not isinstance(result, dict):
         raise _invalid_result(result, "cannot restore struct from: string")
     return result

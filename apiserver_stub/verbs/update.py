@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery import objects
-from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import bad_request, not_found
 from apiserver_stub.storage import Outcome, Record
 from apiserver_stub.verbs import versions
@@ -54,7 +53,7 @@ async def update(
 
     async def plan(current: Record | None) -> Outcome:
         nonlocal created
-        new = _copy(obj)
+        new = objects.clone(obj)  # An attempt changes it; after a concurrent write there is another one.
         created = current is None
         if current is not None:
             if projection is not None:
@@ -75,9 +74,3 @@ async def update(
     except DryRun as dry_run:
         return Reply(201 if created else 200, obj=dry_run.obj)
     return Reply(201 if created else 200, record=record)
-
-
-def _copy(obj: Object) -> Object:
-    """Return a deep copy for one attempt, which changes it; after a concurrent write there is another attempt."""
-    copy: Object = objects.decode(objects.encode(obj))
-    return copy

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, ClassVar
@@ -59,7 +58,7 @@ class CronJobs(OwnerController):
 
     def _observe(self, owner: Object, jobs: Sequence[Object]) -> Object:
         """Return the status of *owner* by the state of its Jobs."""
-        status = copy.deepcopy(owner.get("status") or {})
+        status: Object = objects.clone(owner.get("status") or {})
         by_uid = {job["metadata"]["uid"]: job for job in jobs}
         left = []
         for reference in status.get("active") or ():
@@ -190,7 +189,7 @@ class CronJobs(OwnerController):
                 "annotations": {**(metadata.get("annotations") or {}), self._scheduled_annotation: shown},
                 "ownerReferences": [controller_ref(owner)],
             },
-            "spec": copy.deepcopy(template.get("spec") or {}),
+            "spec": objects.clone(template.get("spec") or {}),
         }
         try:
             created = await self.writer.create(self._jobs, job)

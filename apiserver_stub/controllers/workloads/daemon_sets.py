@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import ClassVar
 
 from msgspec import field
 
+from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.controllers.plugin import ControllerContext
@@ -297,7 +297,7 @@ def daemon_tolerations(spec: Object, identity: Identity) -> list[Object]:
 
 def with_node(affinity: Object, node: str) -> Object:
     """Return *affinity* restricted to *node*, so that the scheduler binds the pod to it."""
-    result: Object = copy.deepcopy(affinity)
+    result: Object = objects.clone(affinity)
     requirement = {"key": NAME_FIELD, "operator": "In", "values": [node]}
     of_node = result.setdefault("nodeAffinity", {})
     of_node[_REQUIRED] = {"nodeSelectorTerms": [{"matchFields": [requirement]}]}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
+from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.controllers.plugin import ControllerContext
@@ -193,11 +193,11 @@ class Deployments(OwnerController):
         :raises ApiError: it is rejected, or another object has its name.
         """
         spec, metadata = owner["spec"], owner["metadata"]
-        template: Object = copy.deepcopy(spec.get("template") or {})
+        template: Object = objects.clone(spec.get("template") or {})
         digest = short_hash(template, (owner.get("status") or {}).get("collisionCount"))
         labels = {**((template.get("metadata") or {}).get("labels") or {}), HASH_LABEL: digest}
         template["metadata"] = {**(template.get("metadata") or {}), "labels": labels}
-        selector = copy.deepcopy(spec["selector"])
+        selector = objects.clone(spec["selector"])
         selector["matchLabels"] = {**(selector.get("matchLabels") or {}), HASH_LABEL: digest}
         count = rollout.new_size(owner, old, 0)
         new: Object = {

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.controllers.views import View
@@ -78,7 +78,7 @@ class PodWriter:
 
 def pod_of(owner: Object, template: Object, *, name: str = "") -> Object:
     """Return a new pod of *template* that *owner* manages; without *name* the server generates one."""
-    template = copy.deepcopy(template)
+    template = objects.clone(template)
     metadata, source = {}, template.get("metadata") or {}
     for field in ("labels", "annotations", "finalizers"):
         if source.get(field):

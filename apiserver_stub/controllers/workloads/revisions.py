@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.controllers.workloads.owners import Claims, controller_ref
@@ -44,7 +44,7 @@ class History:
         :param revisions: all revisions, the oldest first; a new one is added.
         :raises ApiError: it cannot be created, or its name is used by another template.
         """
-        data = {"spec": {"template": {"$patch": "replace", **copy.deepcopy(owner["spec"].get("template") or {})}}}
+        data = {"spec": {"template": {"$patch": "replace", **objects.clone(owner["spec"].get("template") or {})}}}
         highest = max((item.get("revision") or 0 for item in revisions), default=0)
         found = next((item for item in reversed(revisions) if same(item.get("data"), data)), None)
         if found is None:
@@ -110,7 +110,7 @@ def hash_of(revision: Object, hash_label: str) -> str:
 def template_of(revision: Object) -> Object:
     """Return the pod template in *revision*."""
     template = ((revision.get("data") or {}).get("spec") or {}).get("template") or {}
-    return {name: value for name, value in copy.deepcopy(template).items() if name != "$patch"}
+    return {name: value for name, value in objects.clone(template).items() if name != "$patch"}
 
 
 def _order(revision: Object) -> tuple[int, str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -192,7 +191,7 @@ class StatefulSets(OwnerController):
             labels = {**(metadata.get("labels") or {}), **((spec.get("selector") or {}).get("matchLabels") or {})}
             claim: Object = {
                 "metadata": {**metadata, "labels": labels, "name": name, "namespace": namespace},
-                "spec": copy.deepcopy(template.get("spec") or {}),
+                "spec": objects.clone(template.get("spec") or {}),
             }
             if policy.get("whenDeleted") == "Delete":
                 claim["metadata"]["ownerReferences"] = [_plain_reference(controller_ref(owner))]

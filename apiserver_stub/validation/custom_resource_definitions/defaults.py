@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
+from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.schema.structural.embedded import EmbeddedMismatch, coerce
@@ -75,7 +75,7 @@ def _validate_default(node: Node, field: str, wrap: _Wrap, *, pruned: bool, reso
         if pruned and _is_pruned(value, node):
             found.append(causes.invalid(field, value, "must not have unknown fields"))
         try:
-            coerce(deepcopy(value), node, field)
+            coerce(objects.clone(value), node, field)
         except EmbeddedMismatch as error:
             return [*found, causes.invalid(error.path, error.value, error.detail)]
         if errors := validate_embedded(value, node, field):
@@ -88,7 +88,7 @@ def _validate_default(node: Node, field: str, wrap: _Wrap, *, pruned: bool, reso
 
 
 def _is_pruned(value: Any, node: Node) -> bool:
-    copy = deepcopy(value)
+    copy = objects.clone(value)
     if node.is_resource and isinstance(copy, dict):
         prune(copy, node)
     else:
