@@ -2,10 +2,12 @@
 
 A light client replays the requests at the rates of the kubelet, so that the server is measured and not its clients.
 Each node has a connection for requests and one per watch, as with HTTP/1.1; the kubelet multiplexes them with HTTP/2.
+``python -m benchmarks.heartbeats`` measures other numbers of nodes.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import json
@@ -19,7 +21,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from benchmarks.api_server import started_server
-from benchmarks.figures import Figure
+from benchmarks.figures import Figure, shown
+from benchmarks.host import load
 from tests.integration.programs import ApiServer
 
 NODES, PODS_PER_NODE = 100, 30
@@ -117,20 +120,20 @@ class Connection:
         await self._reader.readexactly(2)
 
 
-def run() -> dict[str, float]:
+def run(count: int = NODES) -> dict[str, float]:
     with started_server() as server:
-        return asyncio.run(_measure(server))
+        return asyncio.run(_measure(server, count))
 
 
-async def _measure(server: ApiServer) -> dict[str, float]:
+async def _measure(server: ApiServer, count: int) -> dict[str, float]:
     tls = ssl.create_default_context(cafile=server.facts["caFile"])
-    await _set_up(server, tls)
+    await _set_up(server, tls, count)
     measured = Measured()
-    nodes = [Connection(server, tls) for _ in range(NODES)]
+    nodes = [Connection(server, tls) for _ in range(count)]
     watches: list[Connection] = []
     try:
         async with asyncio.TaskGroup() as tasks:
-            opened = [tasks.create_task(_open_watches(server, tls, index, watches, measured)) for index in range(NODES)]
+            opened = [tasks.create_task(_open_watches(server, tls, index, watches, measured)) for index in range(count)]
         watching = [task for done in opened for task in done.result()]
         await asyncio.gather(*(node.open() for node in nodes))
         await asyncio.sleep(2.0)
@@ -164,14 +167,14 @@ async def _measure(server: ApiServer) -> dict[str, float]:
     }
 
 
-async def _set_up(server: ApiServer, tls: ssl.SSLContext) -> None:
+async def _set_up(server: ApiServer, tls: ssl.SSLContext, count: int) -> None:
     """Create the nodes, their leases and pods."""
     for path, body in (
         ("/api/v1/namespaces", {"metadata": {"name": "kube-node-lease"}}),
         ("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}}),
     ):
         server.request("POST", path, body)
-    requests = iter([request for index in range(NODES) for request in _objects(index)])
+    requests = iter([request for index in range(count) for request in _objects(index)])
 
     async def create() -> None:
         connection = Connection(server, tls)
@@ -181,7 +184,7 @@ async def _set_up(server: ApiServer, tls: ssl.SSLContext) -> None:
                 raise RuntimeError(f"{method} {path}: {code}")
         connection.close()
 
-    for index in range(NODES):  # pods require their node
+    for index in range(count):  # pods require their node
         server.request("POST", "/api/v1/nodes", {"metadata": {"name": _node(index)}})
     await asyncio.gather(*(create() for _ in range(_SETUP_CONNECTIONS)))
 
@@ -313,3 +316,20 @@ def _node(index: int) -> str:
 
 def _pod(index: int, number: int) -> str:
     return f"web-{index:03d}-{number:02d}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.heartbeats", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("--nodes", type=int, nargs="+", default=[NODES], metavar="N", help="numbers of nodes")
+    for count in parser.parse_args().nodes:
+        print(f"\n{count} nodes, load before {load():.2f}", flush=True)
+        result = run(count)
+        for figure in FIGURES:
+            title = figure.title.removeprefix(f"{NODES} nodes with {PODS_PER_NODE} pods each: ")
+            print(f"  {title:60} {shown(result[figure.key]):>8} {figure.unit}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
