@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_LONG = frozenset(["attach", "exec", "log", "portforward", "proxy"])
+LONG_RUNNING = frozenset(["attach", "exec", "log", "portforward", "proxy"])
 """Subresources whose responses have no time limit, as those of watches."""
 
 
@@ -67,7 +67,7 @@ class AggregationProxy:
             handler = partial(self._proxy, request, remote)
             await self._streams.carry(passing, handler, info, None, audit_context)
 
-        if info.verb == "watch" or info.subresource in _LONG or is_upgrade(http):
+        if info.verb == "watch" or info.subresource in LONG_RUNNING or is_upgrade(http):
             await respond()
             return None
         try:

@@ -23,6 +23,7 @@ from apiserver_stub.apimachinery.status import ApiError, bad_request, internal
 from apiserver_stub.authn.certificates import presented_by
 from apiserver_stub.authn.impersonation import is_requested
 from apiserver_stub.pipeline import error_responses
+from apiserver_stub.pipeline.aggregation_proxy import LONG_RUNNING
 from apiserver_stub.pipeline.authorization import pinned
 from apiserver_stub.pipeline.httplog import log_request
 from apiserver_stub.pipeline.request_metrics import method_of
@@ -166,9 +167,14 @@ class RequestHandler:
                 unacceptable = error  # Reported to authorized users.
                 format_ = media.of_error(http.headers.get("Accept", ""), self._identity)
             authorizing = self._authorization.authorize(user, authorized, audit_context)
-            await tracing.during("authorization", authorizing)
-            if unacceptable is not None:
-                raise unacceptable
+            try:
+                await tracing.during("authorization", authorizing)
+                if unacceptable is not None:
+                    raise unacceptable
+            except error_responses.HANDLED:
+                if info.subresource not in LONG_RUNNING:
+                    self._limits.classify(http, user, info)
+                raise
             if remote is not None:
                 request = self._request(http, info, query, user, format_)
                 proxied = await self._aggregation.run(http, request, remote, audit_context)
@@ -179,6 +185,7 @@ class RequestHandler:
                 raise error_responses.PlainNotFound
             elif info.verb == "watch" and resource is not None:
                 self._dispatcher.check_watch(resource, info, http.method)
+                self._limits.classify(http, user, info)
                 await self._watches.run(http, self._request(http, info, query, user, format_), resource, audit_context)
                 return
             elif resource is not None and self._dispatcher.streams(resource, info, http.method):

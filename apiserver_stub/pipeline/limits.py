@@ -20,7 +20,7 @@ from nodeagent.base.duration import parse_duration
 from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
-    from apiserver_stub.apimachinery.request import Request
+    from apiserver_stub.apimachinery.request import Request, RequestInfo, User
     from apiserver_stub.audit.context import AuditContext
     from apiserver_stub.flowcontrol.priority_and_fairness import PriorityAndFairness
     from apiserver_stub.flowcontrol.schemas import FlowSchema
@@ -125,13 +125,11 @@ class Limits:
         seconds = self._timeout_of(request)
         mutating = request.method in MUTATING
         admission = None
-        if self.flow_control is not None and not info.path.startswith(profiling.ROOT):
-            schema = self.flow_control.sort(request.user, info)
-            given = http.response_headers
-            http.response_headers = {**given, **schema.headers} if given else schema.headers
+        schema, fairness = self.classify(http, request.user, info), self.flow_control
+        if schema is not None and fairness is not None:
             try:
-                width = self._width(self.flow_control, schema, request, resource)
-                entering = self.flow_control.enter(schema, request.user, info, width)
+                width = self._width(fairness, schema, request, resource)
+                entering = fairness.enter(schema, request.user, info, width)
                 admission = await tracing.during("priorityandfairness", entering)
             except Rejected as error:
                 self._metrics.terminated(info, method_of(request), resource, 429)
@@ -159,6 +157,14 @@ class Limits:
                 end()
             if self.flow_control is not None and admission is not None:
                 self.flow_control.leave(admission)
+
+    def classify(self, http: HttpRequest, user: User, info: RequestInfo) -> FlowSchema | None:
+        """Return the flow schema of a request, which the response's headers then name; ``None`` without fairness."""
+        if self.flow_control is None or info.path.startswith(profiling.ROOT):
+            return None
+        schema, given = self.flow_control.sort(user, info), http.response_headers
+        http.response_headers = {**given, **schema.headers} if given else schema.headers
+        return schema
 
     def _width(
         self, fairness: PriorityAndFairness, schema: FlowSchema, request: Request, resource: Resource | None

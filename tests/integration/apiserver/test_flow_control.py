@@ -44,6 +44,26 @@ async def test_flow_schema_and_priority_level_limit_the_requests_of_a_user(tmp_p
         )
 
 
+async def test_responses_name_the_flow_schema_unless_the_request_has_no_limits(tmp_path: Path) -> None:
+    async with serving(tmp_path / "data", "--authorization-mode=RBAC") as (admin, alice):
+        found = {}
+        for name, client, path, headers in (
+            ("watch", admin, f"{MAPS}?watch=1&timeoutSeconds=1", {}),
+            ("forbidden", alice, MAPS, {}),
+            ("unacceptable", admin, MAPS, {"Accept": "text/html"}),
+            ("log", alice, "/api/v1/namespaces/default/pods/a/log", {}),
+        ):
+            code, sent, _ = await client("GET", path, headers=headers)
+            found[name] = code, "x-kubernetes-pf-flowschema-uid" in sent
+
+    assert found == {
+        "watch": (200, True),
+        "forbidden": (403, True),
+        "unacceptable": (406, True),
+        "log": (403, False),
+    }
+
+
 @pytest.mark.row("gate.ZeroLimitedNominalConcurrencyShares")
 async def test_levels_with_zero_shares_are_marked_in_the_beta_version(tmp_path: Path) -> None:
     level: dict[str, Any] = json.loads(json.dumps(LEVEL))

@@ -33,7 +33,7 @@ class Client:
         self._tls = ssl.create_default_context(cafile=str(running.ca_file))
 
     async def __call__(self, method: str, path: str, **more: Any) -> tuple[int, dict[str, str], bytes]:
-        headers = {"Authorization": f"Bearer {self._token}"}
+        headers = {"Authorization": f"Bearer {self._token}", **more.pop("headers", {})}
         url = self.running.url + path
         async with self._session.request(method, url, ssl=self._tls, headers=headers, **more) as response:
             return response.status, {key.lower(): text for key, text in response.headers.items()}, await response.read()
