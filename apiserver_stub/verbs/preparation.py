@@ -221,6 +221,7 @@ async def plan_update(
     schema = resource.schema_in(request.identity.api_domain)
     if schema is not None and not context.settings.shows_null_times:
         schema.omit_null_times(new)
+        schema.omit_null_times(old)  # An earlier release may have stored it; immutable fields have to be equal.
     if entries is None:
         track_update(request, resource, new, old)
     else:

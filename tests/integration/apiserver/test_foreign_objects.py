@@ -154,6 +154,20 @@ async def test_objects_of_versions_of_an_earlier_release_are_converted(tmp_path:
     assert [obj["apiVersion"] for _, obj in single] == [f"{groups[plural]}/v1" for plural in specs]
 
 
+async def test_jobs_of_an_earlier_release_are_updated(tmp_path: Path) -> None:
+    template = {"metadata": {}, "spec": {"containers": [CONTAINER], "restartPolicy": "Never"}}
+    async with serving(tmp_path / "data", "--compatibility-version=1.29", *QUIET) as client:
+        job = {"metadata": {"name": "a"}, "spec": {"template": template, "suspend": True}}
+        code, created = await call(client, "POST", f"{BATCH}/jobs", job)
+        assert code == 201, created
+    async with serving(tmp_path / "data", "--compatibility-version=1.36", *QUIET) as client:
+        updated = await label(client, f"{BATCH}/jobs/a")
+
+    assert created["spec"]["template"]["metadata"]["creationTimestamp"] is None
+    assert "creationTimestamp" not in updated["spec"]["template"]["metadata"]
+    assert updated["metadata"]["generation"] == created["metadata"]["generation"]
+
+
 @pytest.mark.parametrize("release", ["1.29", "1.36"])
 async def test_defaults_that_are_not_stored_are_served(tmp_path: Path, release: str) -> None:
     metadata = {"name": "a", "namespace": "default", "uid": "u", "creationTimestamp": "2026-01-02T03:04:05Z"}
