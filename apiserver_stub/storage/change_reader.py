@@ -28,7 +28,7 @@ class ChangeReader:
 
     @property
     def has_changes(self) -> bool:
-        """Whether :meth:`read` would return changes."""
+        """Return whether :meth:`read` would return changes."""
         return self._collection.end > self._position if self._noted is None else bool(self._noted)
 
     def read(self, limit: int) -> list[Change]:
@@ -65,7 +65,7 @@ class ChangeReader:
             self._noted = None
 
     def note(self, position: int) -> None:
-        """Note a change of the topic."""
+        """Record a change of the topic."""
         assert self._noted is not None
         if len(self._noted) < HISTORY_CHANGES:  # Otherwise the collection has dropped the first one.
             self._noted.append(position)

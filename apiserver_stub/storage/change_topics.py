@@ -1,4 +1,4 @@
-"""Topics of the changes of a collection, so that a change only wakes the readers that it concerns."""
+"""Topics of the changes of a collection, so that a change notifies only the readers that it concerns."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Topics of watches: one object, or the objects of one node, as the watches of node agents select them.
 
-With a thousand nodes, a change would otherwise wake a thousand watches of which it concerns one.
+With a thousand nodes, a change would otherwise notify a thousand watches of which it concerns one.
 """
 
 from __future__ import annotations
