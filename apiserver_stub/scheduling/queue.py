@@ -13,6 +13,7 @@ FIRST_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 10.0
 FLUSH_SECONDS = 300.0
 """Interval after which a pod is retried without a relevant change."""
+_MOST_STALE = 64
 
 
 class _Pending(MutableStruct):
@@ -60,6 +61,9 @@ class PendingPods(MutableStruct):
     def remove(self, key: str) -> None:
         """Drop a pod that is assigned or deleted."""
         self._pods.pop(key, None)
+        if len(self._active) > 2 * len(self._pods) + _MOST_STALE:  # None is tried while another scheduler is active.
+            self._active = [(-pod.priority, pod.created, key) for key, pod in self._pods.items() if pod.active]
+            heapq.heapify(self._active)
 
     def pop(self, now: float) -> str | None:
         """Return the pod to try now, ``None`` if there is none; :meth:`park`, :meth:`postpone` or :meth:`remove` it."""

@@ -23,6 +23,17 @@ def test_pods_are_ordered_by_priority_then_age() -> None:
     assert drained(queue, 0) == ["important", "old", "young"]
 
 
+def test_removed_pods_are_dropped_though_none_is_tried() -> None:
+    queue = PendingPods()
+    queue.add("kept", 0, "2024-01-01", 0)
+    for number in range(1000):
+        queue.add(f"p{number}", 0, "2024-01-02", 0)
+        queue.remove(f"p{number}")
+
+    assert len(queue._active) < 100
+    assert drained(queue, 0) == ["kept"]
+
+
 def test_unschedulable_pod_waits_for_a_relevant_change() -> None:
     queue = PendingPods()
     queue.add("p", 0, "", 0)
