@@ -46,7 +46,7 @@ class GarbageCollector:
         self._context = context
         self._registry = registry
         self._resources: dict[str, Resource] = {}
-        """Resource by collection; those that are no longer served are included."""
+        """Resource by collection; those that are no longer served are included as long as they have objects."""
         self._kinds: dict[tuple[str, str], Resource] = {}
         self._feed: ChangeFeed | None = None
         self._read_registry()
@@ -62,10 +62,12 @@ class GarbageCollector:
     def _read_registry(self) -> None:
         """Follow the resources that are served now."""
         found = [item for item in self._registry if "delete" in item.verbs and not item.ttl]
-        self._resources |= {item.storage: item for item in reversed(found)}
+        store = self._context.store
+        left = {name: item for name, item in self._resources.items() if len(store.collection(name))}
+        self._resources = left | {item.storage: item for item in reversed(found)}
         self._kinds = {(item.group, item.kind): item for item in found}
         if self._feed is not None:
-            self._feed.follow(self._context.store.collection(name) for name in self._resources)
+            self._feed.follow(store.collection(name) for name in self._resources)
 
     # Changes
 
@@ -187,6 +189,16 @@ class GarbageCollector:
         record = self._context.store.collection(storage).get(key)
         return None if record is None else objects.decode(record.data)
 
+    def _resource(self, storage: str) -> Resource:
+        """Return the resource of a collection.
+
+        :raises _Gone: it is no longer served, and has no objects.
+        """
+        found = self._resources.get(storage)
+        if found is None:
+            raise _Gone
+        return found
+
     async def _delete(self, location: Location, uid: str, policy: str) -> None:
         storage, key = location
         options: Object = {
@@ -196,7 +208,7 @@ class GarbageCollector:
             "propagationPolicy": policy,
         }
         try:
-            await remove(self._context, self._resources[storage], key, key.rpartition("/")[2], options)
+            await remove(self._context, self._resource(storage), key, key.rpartition("/")[2], options)
         except ApiError as error:
             if error.code != 404:
                 raise
@@ -222,7 +234,7 @@ class GarbageCollector:
             _set(metadata, "finalizers", [name for name in metadata.get("finalizers") or () if name != finalizer])
 
         removed = await self._change(location, uid, change, removes=True)
-        resource = self._resources[location[0]]
+        resource = self._resource(location[0])
         if removed is not None and resource.strategy.reserves:
             await release(self._context.store, resource, removed)
 
@@ -231,7 +243,7 @@ class GarbageCollector:
     ) -> Object | None:
         """Update the metadata of the object; with *removes*, return the object if the update deletes it."""
         storage, key = location
-        resource = self._resources[storage]
+        resource = self._resource(storage)
         removed: Object | None = None
 
         def decide(current: Record | None) -> Outcome:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
 
 from apiserver_stub.controllers.garbage_collector import FOREGROUND, ORPHAN, GarbageCollector
+from apiserver_stub.kinds.registry import Registry, Resource
 from tests.unit.apiserver_stub.controllers.harness import REGISTRY, MeteredStore, context, rest, running, store
 
 __all__ = ["store"]
@@ -159,6 +162,25 @@ async def test_owner_of_an_unknown_kind_keeps_every_reference(store: MeteredStor
 
     assert store.read(MAPS, "n/child")["metadata"]["ownerReferences"] == child["metadata"]["ownerReferences"]
     assert store.writes == 1
+
+
+async def test_resource_is_dropped_when_it_is_neither_served_nor_stored(store: MeteredStore) -> None:
+    widgets = Resource("example.com", "v1", "Widget", "widgets")
+    registry = Registry([*REGISTRY])
+    registry.replace("widgets", [widgets])
+    collector, left_behind = GarbageCollector(context(store), registry), weakref.ref(widgets)
+    del widgets
+
+    store.put("example.com/widgets", config_map("a", "never-was"))
+    registry.replace("widgets", [])
+    gc.collect()
+    assert left_behind() is not None
+    async with running(store, collector.run()):
+        await rest(store)
+        assert len(store.collection("example.com/widgets")) == 0
+        registry.replace("others", [Resource("example.com", "v1", "Other", "others")])
+        gc.collect()
+        assert left_behind() is None
 
 
 async def test_cluster_object_of_a_namespaced_owner_is_kept(store: MeteredStore) -> None:
