@@ -41,11 +41,17 @@ def encode(obj: Mapping[str, Any], api_domain: str | None = None) -> bytes:
     :raises UnsupportedKindError: the kind has no protobuf form; send JSON.
     :raises ProtobufError: the value of a field is invalid; the text names its path.
     """
+    from google.protobuf.message import EncodeError
+
     api_version, kind = obj.get("apiVersion") or "", obj.get("kind") or ""
     codec = _codec(_locate(api_version, kind, api_domain))
     message = codec.message()
     codec.write(message, obj)
-    return framing.wrap(framing.Envelope(api_version, kind, message.SerializeToString(deterministic=True)))
+    try:
+        data = message.SerializeToString(deterministic=True)
+    except EncodeError as error:
+        raise ProtobufError(f"{kind}: {error}") from error
+    return framing.wrap(framing.Envelope(api_version, kind, data))
 
 
 def decode(data: bytes, api_domain: str | None = None, *, keep_unrecognized: bool = False) -> dict[str, Any]:

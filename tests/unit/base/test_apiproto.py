@@ -6,14 +6,16 @@ import importlib
 import itertools
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import EncodeError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nodeagent.base import apiproto, gotime, identity
-from nodeagent.base.apiproto import ProtobufError, registry, special
+from nodeagent.base.apiproto import ProtobufError, codec, registry, special
 
 
 def field(number: int, content: bytes) -> bytes:
@@ -204,7 +206,7 @@ def test_time_with_an_offset_is_converted_to_utc():
 def test_error_names_the_path_of_an_invalid_value():
     pod = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"ports": [{"containerPort": "http"}]}]}}
 
-    with pytest.raises(apiproto.ProtobufError, match=r"spec\.containers\.ports\.containerPort"):
+    with pytest.raises(ProtobufError, match=r"spec\.containers\.ports\.containerPort"):
         apiproto.encode(pod)
 
 
@@ -242,7 +244,7 @@ def test_values_of_the_wrong_type_are_rejected(value):
     ],
 )
 def test_error_of_malformed_bytes_names_the_reason(data, reason):
-    with pytest.raises(apiproto.ProtobufError, match=reason):
+    with pytest.raises(ProtobufError, match=reason):
         apiproto.decode(data)
 
 
@@ -319,7 +321,7 @@ def test_watch_events_are_complete_however_the_stream_is_split(cuts):
 def test_frame_over_the_limit_is_rejected():
     decoder = apiproto.WatchFrameDecoder(max_frame_bytes=100)
 
-    with pytest.raises(apiproto.ProtobufError, match="over the limit of 100"):
+    with pytest.raises(ProtobufError, match="over the limit of 100"):
         decoder.feed(b"\x00\x00\x00\x65")
 
 
@@ -401,3 +403,14 @@ def test_arbitrary_bytes_are_decoded_or_rejected(raw):
         apiproto.decode(b"k8s\x00" + raw)
     except apiproto.ProtobufError:
         pass
+
+
+def test_object_that_the_library_cannot_serialize_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Message:
+        def SerializeToString(self, *, deterministic: bool) -> bytes:
+            raise EncodeError("Failed to serialize proto")
+
+    monkeypatch.setattr(codec, "_codec", lambda _: SimpleNamespace(message=Message, write=lambda message, obj: None))
+
+    with pytest.raises(ProtobufError, match="ConfigMap: Failed to serialize proto"):
+        apiproto.encode({"apiVersion": "v1", "kind": "ConfigMap"})
