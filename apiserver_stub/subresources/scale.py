@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.go_format import go_type, go_value
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.status import ApiError, conflict, invalid, invalid_value, not_found
 from apiserver_stub.kinds.registry import Resource
@@ -61,10 +62,10 @@ def projection_of(resource: Resource) -> Projection:
 
     def read(obj: Object) -> Object:
         metadata = obj["metadata"]
-        status: Object = {"replicas": dig(obj, paths.observed) or 0}
+        status: Object = {"replicas": _number(obj, paths.observed)}
         if selector := paths.selector(obj):
             status["selector"] = selector
-        replicas = dig(obj, paths.replicas) or 0
+        replicas = _number(obj, paths.replicas)
         return {
             "kind": _KIND,
             "apiVersion": scale.api_version,
@@ -74,6 +75,7 @@ def projection_of(resource: Resource) -> Projection:
         }
 
     def write(sent: Object, obj: Object) -> Object:
+        read(obj)
         metadata, stored = sent["metadata"], obj["metadata"]
         replicas = dig(sent, ("spec", "replicas")) or 0
         if replicas < 0:
@@ -103,6 +105,31 @@ def projection_of(resource: Resource) -> Projection:
 def _label(resource: Resource) -> str:
     """Return the name of the subresource in errors."""
     return f"{resource.plural}/scale"
+
+
+def _number(obj: Object, path: tuple[str, ...]) -> int:
+    """Return the number at *path*, 0 if it is missing.
+
+    :raises ApiError: 500, as upstream; the object was stored before its definition had a scale, and has another type.
+    """
+    value: Any = obj
+    for count, name in enumerate(path, 1):
+        if value is None:
+            return 0
+        if not isinstance(value, dict):
+            raise _wrong_type(path[:count], value, "map[string]interface{}")
+        value = value.get(name)
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+        raise _wrong_type(path, value, "int64")
+    return value or 0
+
+
+def _wrong_type(path: tuple[str, ...], value: Any, expected: str) -> ApiError:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    found = ("int64" if isinstance(value, int) else "float64") if number else go_type(value)
+    return ApiError(
+        500, "", f".{'.'.join(path)} accessor error: {go_value(value)} is of the type {found}, expected {expected}"
+    )
 
 
 def _put(obj: Object, path: tuple[str, ...], value: Any) -> None:
