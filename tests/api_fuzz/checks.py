@@ -18,8 +18,8 @@ _TIMEOUTS = ("Too large resource version", "request did not complete within", "T
 _ALLOCATIONS = ("failed to allocate", "provided port is already allocated", "range is full")
 """Texts of errors of Services that kube-apiserver reports with code 500 too."""
 _WITHOUT_ADDRESS = "no preferred addresses found"
-_WITHOUT_USER = "without impersonating a user"
-"""Text of an error that kube-apiserver reports with code 500 too."""
+_SAME_AS_UPSTREAM = ("without impersonating a user", "object has no apiVersion field")
+"""Texts of errors of clients that kube-apiserver reports with code 500 too."""
 
 
 def problem(request: FuzzRequest, reply: Reply) -> str:
@@ -46,11 +46,11 @@ def _is_expected(request: FuzzRequest, reply: Reply) -> bool:
         return any(part in text for part in _TIMEOUTS)
     if _TO_NODES.search(request.path) and ("Internal error" not in text or _WITHOUT_ADDRESS in text):
         return True
-    if any(part in text for part in _ALLOCATIONS):
+    if any(part in text for part in (*_ALLOCATIONS, *_SAME_AS_UPSTREAM)):
         return True
     status = _decoded(reply)
-    # kube-apiserver reports some errors of clients as 500 too; these have no reason.
-    return reply.code == 500 and (_WITHOUT_USER in text or (status.get("kind") == "Status" and "reason" not in status))
+    # kube-apiserver reports some errors of clients as 500 too; most of these have no reason.
+    return reply.code == 500 and status.get("kind") == "Status" and "reason" not in status
 
 
 def _malformed(reply: Reply) -> str:
