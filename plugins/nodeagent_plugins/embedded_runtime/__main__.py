@@ -84,6 +84,7 @@ def main() -> int:
     import uvloop
 
     from nodeagent.base.cdi.names import DEFAULT_DIRECTORIES
+    from nodeagent.base.malloc import trim_eagerly
     from nodeagent_plugins.embedded_runtime.daemon import Daemon, InUseError, Options
 
     options = Options(
@@ -97,6 +98,7 @@ def main() -> int:
         insecure_registries=given.insecure_registry,
         cdi_directories=given.cdi_spec_dir or DEFAULT_DIRECTORIES,
     )
+    trim_eagerly()
     try:
         daemon = Daemon(options)
     except (ValueError, OSError, InUseError) as error:
@@ -110,6 +112,7 @@ def main() -> int:
 
 async def _serve(daemon: Daemon, ready: Callable[[], None]) -> None:
     from nodeagent.base.aio import SystemClock, TaskOwner
+    from nodeagent.base.memory_trim import run_memory_trim
     from nodeagent.base.service_manager import ServiceManager
 
     manager = ServiceManager()
@@ -118,8 +121,9 @@ async def _serve(daemon: Daemon, ready: Callable[[], None]) -> None:
         ready()
         manager.ready(daemon.describe())
 
-    async with TaskOwner("service manager") as tasks:
+    async with TaskOwner("process") as tasks:
         tasks.start(manager.run_watchdog(daemon.describe, SystemClock()), "watchdog")
+        tasks.start(run_memory_trim(SystemClock()), "memory trim")
         await daemon.run(serving)
         manager.stopping()
 
