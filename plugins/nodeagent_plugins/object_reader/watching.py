@@ -78,6 +78,8 @@ class WatchingStore:
         if item is None:
             return await fetch(self._api, self._resource, key)
         self._use(key, item)
+        if item.listed.is_set():
+            return item.object
         try:
             async with asyncio.timeout(FIRST_READ_SECONDS):
                 await item.listed.wait()
