@@ -73,7 +73,7 @@ def _validate_object(data: Mapping[str, str], key: str) -> list[Cause]:
     """Return the error in the value of *key*, which must be a JSON object."""
     if key not in data:
         return [required(f"data[{key}]")]
-    content = base64.b64decode(data[key])
+    content = base64.b64decode(data[key]).decode(errors="replace").encode()  # Upstream's decoder replaces them too.
     try:
         value = decode(content)
     except (msgspec.DecodeError, RecursionError) as error:

@@ -76,6 +76,11 @@ def test_registry_configuration_is_a_json_object(content: bytes, problem: str) -
     assert cause.message == f'Invalid value: "<secret contents redacted>": {problem}'
 
 
+def test_registry_configuration_with_invalid_characters_is_read() -> None:
+    secret = _secret("kubernetes.io/dockercfg", {".dockercfg": _encoded(b'{"a\xa8": {}}')})
+    assert validate_secret(secret, Identity()) == []
+
+
 def test_type_and_data_of_an_immutable_secret_stay() -> None:
     old = _secret("Opaque", {"a": "QQ=="}) | {"immutable": True}
     new = _secret("example.com/own", {})
