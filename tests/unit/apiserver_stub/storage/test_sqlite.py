@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -261,7 +261,8 @@ async def test_last_of_several_writes_to_a_key_is_stored(tmp_path: Path) -> None
     async with opened(tmp_path) as store:
         (record,) = store.collection("core/pods").select()
         assert record.revision == newest
-        assert sqlite3.connect(tmp_path / "store.db").execute("SELECT count(*) FROM records").fetchone() == (1,)
+        with closing(sqlite3.connect(tmp_path / "store.db")) as database:
+            assert database.execute("SELECT count(*) FROM records").fetchone() == (1,)
 
 
 @pytest.mark.row("opt.store-compaction-interval")
