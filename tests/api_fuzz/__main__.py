@@ -21,7 +21,7 @@ from tests.api_fuzz.requests import FuzzRequest
 from tests.api_fuzz.runner import run
 
 _SETTLE_SECONDS = 360.0
-"""More than the period of :data:`apiserver_stub.server.memory_trim.TRIM_SECONDS`."""
+"""More than the period of :data:`nodeagent.base.memory_trim.TRIM_SECONDS`."""
 
 
 def main() -> int:
