@@ -95,6 +95,7 @@ class RefreshableVolumeKind(VolumeKind, Protocol):
         :param pod: the pod of the volume.
         :param volume: the volume of the pod spec.
         :param directory: the directory passed to :meth:`~VolumeKind.setup`.
+        :raises Exception: it cannot be determined; :meth:`~VolumeKind.setup` is called then.
         """
         ...
 

@@ -453,6 +453,7 @@ async def test_third_party_plugin_replaces_syncer_cgroups_gc_and_credentials(tmp
     pod = make_pod("web", containers=[make_container("main", "registry.test/private:1")])
     directory = FakePodDirectory(pod)
     bundled = make_context(tmp_path, config=make_config(container_runtime_endpoint="unix:///run/none.sock"))
+    plugins.provide_all("nodeagent_configure", config=bundled.config, context=bundled, plugins=plugins)
     try:
         context = assembled(bundled, plugins, directory)
         loops = {loop.name: loop for plugin, loop in provide_loops(context, plugins) if plugin == "custom"}

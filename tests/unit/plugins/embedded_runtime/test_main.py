@@ -19,7 +19,7 @@ async def test_free_memory_is_returned_while_the_runtime_serves(monkeypatch):
         def describe(self):
             return ""
 
-    monkeypatch.setattr(memory_trim, "TRIM_SECONDS", 0.0)
+    monkeypatch.setattr(memory_trim, "START_SECONDS", 0.0)
     monkeypatch.setattr(memory_trim, "trim", lambda: loop.call_soon_threadsafe(trims.set))
 
     await main._serve(Daemon(), lambda: None)
