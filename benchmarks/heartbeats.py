@@ -33,6 +33,8 @@ POD_STATUS_SECONDS = 60.0
 """Time between two changes of the readiness of a pod."""
 _SEED = 1
 _SETUP_CONNECTIONS = 16
+_OPENED_AT_ONCE = 32
+_WATCH = "watch=true&timeoutSeconds=600"
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 _STRATEGIC = "application/strategic-merge-patch+json"
 _LIMIT_SECONDS = 30.0
@@ -132,8 +134,11 @@ async def _measure(server: ApiServer, count: int) -> dict[str, float]:
     nodes = [Connection(server, tls) for _ in range(count)]
     watches: list[Connection] = []
     try:
+        slots = asyncio.Semaphore(_OPENED_AT_ONCE)
         async with asyncio.TaskGroup() as tasks:
-            opened = [tasks.create_task(_open_watches(server, tls, index, watches, measured)) for index in range(count)]
+            opened = [
+                tasks.create_task(_open_watches(server, tls, index, watches, measured, slots)) for index in range(count)
+            ]
         watching = [task for done in opened for task in done.result()]
         await asyncio.gather(*(node.open() for node in nodes))
         await asyncio.sleep(2.0)
@@ -209,7 +214,12 @@ def _objects(index: int) -> Iterator[tuple[str, str, Any, str]]:
 
 
 async def _open_watches(
-    server: ApiServer, tls: ssl.SSLContext, index: int, watches: list[Connection], measured: Measured
+    server: ApiServer,
+    tls: ssl.SSLContext,
+    index: int,
+    watches: list[Connection],
+    measured: Measured,
+    slots: asyncio.Semaphore,
 ) -> list[asyncio.Task[None]]:
     """Open the watches of a node; return once all deliver."""
     selected = (
@@ -222,8 +232,8 @@ async def _open_watches(
         connection, opened = Connection(server, tls), asyncio.Event()
         watches.append(connection)
         counter = measured if number == 0 else Measured()
-        tasks.append(asyncio.create_task(_read(connection, f"{path}watch=true&timeoutSeconds=600", opened, counter)))
-        async with asyncio.timeout(_LIMIT_SECONDS):
+        async with slots, asyncio.timeout(_LIMIT_SECONDS):
+            tasks.append(asyncio.create_task(_read(connection, f"{path}{_WATCH}", opened, counter)))
             await opened.wait()
     return tasks
 
