@@ -29,7 +29,9 @@ def reader_of(collection: Collection, resource: Resource, chosen: Selection, pos
         key = resource.key(chosen.namespace, chosen.name)
         return ChangeReader(collection, position, collection.topics("key", _keys), key)
     node = chosen.fields.pinned(_NODE) or ""
-    if resource.fields.get(_NODE) == ("spec", "nodeName") and _INDEXABLE.fullmatch(node):
+    # Not for custom kinds: defaults and conversions can give their objects a value that is not stored.
+    is_stored = resource.fields.get(_NODE) == ("spec", "nodeName") and resource.schema is None
+    if is_stored and _INDEXABLE.fullmatch(node):
         return ChangeReader(collection, position, collection.topics(_NODE, _nodes), node)
     return ChangeReader(collection, position)
 
