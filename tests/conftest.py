@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import json
 import os
@@ -168,6 +169,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("integration") or "integration" in item.path.parts:
             item.add_marker(needs_root)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # Thousands of tests and their modules remain until the end.
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -17,11 +18,15 @@ from apiserver_stub.endpoints import openapi
 from apiserver_stub.options import Options
 from apiserver_stub.server.kinds import build_registry
 from nodeagent.base.identity import Identity
-from nodeagent.base.release import Release
+from nodeagent.base.release import OLDEST, Release
 
-DOCUMENTS = {
-    name: msgspec.json.decode(body) for name, body in openapi._build(build_registry(Options()), Identity()).items()
-}
+
+@cache
+def built_at(minor: int, *, enums: bool = True) -> Mapping[str, bytes]:
+    return openapi._build(build_registry(Options()), Identity(), Release(1, minor), enums=enums)
+
+
+DOCUMENTS = {name: msgspec.json.decode(body) for name, body in built_at(OLDEST.minor).items()}
 
 
 def references(value: Any) -> Iterator[str]:
@@ -81,8 +86,7 @@ def test_events_group_has_operations_with_parameters() -> None:
 
 
 def schemas_at(minor: int, *, enums: bool = True, name: str = "api/v1") -> Any:
-    built = openapi._build(build_registry(Options()), Identity(), Release(1, minor), enums=enums)
-    document = msgspec.json.decode(built[name])
+    document = msgspec.json.decode(built_at(minor, enums=enums)[name])
     return document["components"]["schemas"] if name else document["definitions"]
 
 
@@ -127,7 +131,7 @@ async def test_document_requested_by_hash_is_cacheable() -> None:
     ],
 )
 def test_documents_have_only_fields_of_the_release(minor: int, present: set[str], absent: set[str]) -> None:
-    built = openapi._build(build_registry(Options()), Identity(), Release(1, minor))
+    built = built_at(minor)
     document = msgspec.json.decode(built[""])
     fields = document["definitions"]["io.k8s.api.core.v1.Container"]["properties"].keys()
 
@@ -139,7 +143,7 @@ def test_documents_have_only_fields_of_the_release(minor: int, present: set[str]
 
 
 def test_fields_of_later_releases_are_described() -> None:
-    built = openapi._build(build_registry(Options()), Identity(), Release(1, 36))
+    built = built_at(36)
     schemas = msgspec.json.decode(built["api/v1"])["components"]["schemas"]
     rules = schemas["io.k8s.api.core.v1.Container"]["properties"]["restartPolicyRules"]
     mounts = schemas["io.k8s.api.core.v1.ContainerStatus"]["properties"]["volumeMounts"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-HISTORIES = sorted((Path(__file__).parent / "histories").glob("*.json"))
+HISTORIES = sorted((Path(__file__).parent / "histories/agent").glob("*.json"))
 pytestmark = pytest.mark.timeout(600)  # The runs are short, but other tests use the host at the same time.
 BLOCKING_PLUGIN = """
 from nodeagent import hookimpl

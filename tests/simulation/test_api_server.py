@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-HISTORIES = sorted((Path(__file__).parent / "histories").glob("*.json"))
+HISTORIES = sorted((Path(__file__).parent / "histories/api_server").glob("*.json"))
 pytestmark = pytest.mark.timeout(600)  # The runs are short, but other tests use the host at the same time.
 
 
