@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache, lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from apiserver_stub.cel import BOOL, DYN, CelError, first_line, library, types
@@ -14,6 +14,7 @@ from apiserver_stub.cel.cost_bounds import Path, Shape
 from apiserver_stub.cel.metered_expression import MeteredExpression
 from apiserver_stub.cel.metering import metered
 from apiserver_stub.cel.signatures import QUANTITY, Overload, evaluated, typed
+from nodeagent.base.aging_cache import aging_cache
 
 if TYPE_CHECKING:
     from cel_expr_python import cel
@@ -27,7 +28,7 @@ _VERSION = re.compile(
     re.ASCII,
 )
 _INDEX = re.compile(r"""\[\s*(?:"([^"\\]*)"|'([^'\\]*)')\s*\]""")
-_CACHED = 512
+_CACHED = 256
 _MAX_ENTRIES, _MAX_DOMAIN, _MAX_IDENTIFIER, _MAX_TEXT = 32, 63, 32, 64
 """Limits of the attributes and capacities of a device: number, and lengths of domains, names and texts."""
 
@@ -58,7 +59,7 @@ class DeviceSelector(MeteredExpression):
         return result
 
 
-@lru_cache(_CACHED)
+@aging_cache(_CACHED)
 def selector(text: str) -> DeviceSelector:
     """Return the compiled selector *text*.
 

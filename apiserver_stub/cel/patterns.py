@@ -5,10 +5,11 @@ The library is imported when the first pattern is used.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
-_CACHED = 512
+from nodeagent.base.aging_cache import aging_cache
+
+_CACHED = 256
 _GO_TEXTS = {
     "missing ]": "missing closing ]",
     "missing )": "missing closing )",
@@ -58,7 +59,7 @@ def find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
     return found
 
 
-@lru_cache(_CACHED)
+@aging_cache(_CACHED)
 def _compiled(pattern: str) -> Any:
     import re2
 

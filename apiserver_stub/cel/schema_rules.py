@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import cache, lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from apiserver_stub.cel import BOOL, DYN, STRING, CelError, library, types
@@ -15,6 +15,7 @@ from apiserver_stub.cel.issues import issues_of
 from apiserver_stub.cel.metered_expression import MeteredExpression
 from apiserver_stub.cel.metering import metered
 from apiserver_stub.cel.signatures import evaluated, typed
+from nodeagent.base.aging_cache import aging_cache
 
 if TYPE_CHECKING:
     from cel_expr_python import cel
@@ -23,7 +24,7 @@ SELF, OLD_SELF = "self", "oldSelf"
 _OPTIONAL_OLD = "storedValues"
 _QUOTED = re.compile(r'''"""(?s:.*?)"""|"(?:[^"\\\n]|\\.)*"|\'(?:[^'\\\n]|\\.)*\'|//[^\n]*''')
 _OLD = re.compile(rf"(?<![\w.]){OLD_SELF}\b")
-_CACHED = 1024
+_CACHED = 512
 
 
 def uses_old_self(text: str) -> bool:
@@ -60,7 +61,7 @@ class RuleExpression(MeteredExpression):
         return self.evaluate(data, budget)
 
 
-@lru_cache(_CACHED)
+@aging_cache(_CACHED)
 def rule_expression(text: str, *, optional_old: bool = False) -> RuleExpression:
     """Return the compiled expression *text*.
 

@@ -144,13 +144,13 @@ class RequestMetrics:
             "apiserver_request_total",
             "Counter of apiserver requests by verb, dry run, group, version, resource, scope, component and HTTP code.",
             (*names, "code"),
-            [((*labels, str(code)), count) for labels, found in items for code, count in found.codes.items()],
+            (((*labels, str(code)), count) for labels, found in items for code, count in found.codes.items()),
         )
         page.histogram(
             "apiserver_request_duration_seconds",
             "Response latency distribution in seconds.",
             names,
-            [(labels, found.seconds) for labels, found in items],
+            ((labels, found.seconds) for labels, found in items),
         )
         short = [(labels[1:], found) for labels, found in items if labels[1] not in _LONG]
         for name, deprecated in (("sli", ""), ("slo", "1.27.0")):
@@ -158,14 +158,14 @@ class RequestMetrics:
                 f"apiserver_request_{name}_duration_seconds",
                 "Response latency distribution in seconds, for service levels.",
                 ("verb", *_WHAT),
-                [(labels, found.sli_seconds) for labels, found in short],
+                ((labels, found.sli_seconds) for labels, found in short),
                 deprecated=deprecated,
             )
         page.histogram(
             "apiserver_response_sizes",
             "Response size distribution in bytes.",
             ("verb", *_WHAT),
-            [(labels, found.sizes) for labels, found in short],
+            ((labels, found.sizes) for labels, found in short),
         )
         page.gauge(
             "apiserver_longrunning_requests",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from msgspec import field
 
@@ -28,17 +29,17 @@ class Choice(Struct, frozen=True):
 
 
 class Page:
-    """A page of metrics under construction."""
+    """A page of metrics under construction. Samples are read while its text is generated, one metric at a time."""
 
     def __init__(self, choice: Choice) -> None:
         self._choice = choice
-        self._families: list[Family] = []
+        self._families: list[Callable[[], Family]] = []
 
     def counter(self, name: str, text: str, labels: Labels, samples: Iterable[tuple[Labels, float]]) -> None:
-        self._numbers("counter", name, text, labels, samples)
+        self._add(name, partial(self._numbers, "counter", name, text, labels, samples))
 
     def gauge(self, name: str, text: str, labels: Labels, samples: Iterable[tuple[Labels, float]]) -> None:
-        self._numbers("gauge", name, text, labels, samples)
+        self._add(name, partial(self._numbers, "gauge", name, text, labels, samples))
 
     def histogram(
         self,
@@ -53,8 +54,20 @@ class Page:
 
         :param deprecated: the release since which it is on its way out.
         """
-        if name in self._choice.disabled:
-            return
+        if self._choice.hidden or not deprecated:
+            self._add(name, partial(self._histogram, name, text, labels, samples, deprecated))
+
+    def text(self) -> tuple[bytes, str]:
+        """Return the page and its media type."""
+        return expose((family() for family in self._families), deprecated=self._choice.hidden)
+
+    def _add(self, name: str, family: Callable[[], Family]) -> None:
+        if name not in self._choice.disabled:
+            self._families.append(family)
+
+    def _histogram(
+        self, name: str, text: str, labels: Labels, samples: Iterable[tuple[Labels, Buckets]], deprecated: str
+    ) -> Family:
         merged: dict[Labels, Buckets] = {}
         for values, buckets in samples:
             shown = self._shown(name, labels, values)
@@ -64,25 +77,18 @@ class Page:
         family = Family(name, "histogram", text, labels, deprecated=deprecated)
         for values in sorted(merged):
             family.add_buckets(merged[values], *values)
-        self._families.append(family)
-
-    def text(self) -> tuple[bytes, str]:
-        """Return the page and its media type."""
-        return expose(self._families, deprecated=self._choice.hidden)
+        return family
 
     def _numbers(
         self, kind: str, name: str, text: str, labels: Labels, samples: Iterable[tuple[Labels, float]]
-    ) -> None:
-        if name in self._choice.disabled:
-            return
+    ) -> Family:
         merged: dict[Labels, float] = {}
         for values, value in samples:
             shown = self._shown(name, labels, values)
             merged[shown] = merged.get(shown, 0) + value
         family = Family(name, kind, text, labels)
-        for values in sorted(merged):
-            family.add(merged[values], *values)
-        self._families.append(family)
+        family.use(sorted(merged.items()))
+        return family
 
     def _shown(self, name: str, labels: Labels, values: Labels) -> Labels:
         allowed = self._choice.allowed

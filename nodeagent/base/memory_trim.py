@@ -1,9 +1,10 @@
-"""Return of free memory to the kernel while the process runs."""
+"""Return of unused and free memory to the kernel while the process runs."""
 
 from __future__ import annotations
 
 import asyncio
 
+from nodeagent.base.aging_cache import age_caches
 from nodeagent.base.aio import Clock
 from nodeagent.base.malloc import trim
 
@@ -14,8 +15,12 @@ TRIM_SECONDS = 300.0
 
 
 async def run_memory_trim(clock: Clock) -> None:
-    """Trim the heap after the start and then periodically, until cancelled."""
+    """Trim the heap after the start and then periodically, until cancelled.
+
+    Cached results that were not used for one to two periods are dropped before.
+    """
     await clock.sleep(START_SECONDS)
     while True:
+        age_caches()
         await asyncio.to_thread(trim)
         await clock.sleep(TRIM_SECONDS)

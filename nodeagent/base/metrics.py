@@ -17,6 +17,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from io import BytesIO
 from itertools import accumulate
 from math import inf, isinf
 
@@ -57,32 +58,40 @@ class Family:
     :param deprecated: release that deprecated the metric; it is then exposed only on request.
     """
 
-    __slots__ = ("_histograms", "_rows", "deprecated", "kind", "labels", "name", "text")
+    __slots__ = ("_histograms", "_numbers", "_samples", "deprecated", "kind", "labels", "name", "text")
 
     def __init__(self, name: str, kind: str, text: str, labels: Sequence[str] = (), *, deprecated: str = "") -> None:
         self.name, self.kind, self.labels, self.deprecated = name, kind, tuple(labels), deprecated
         self.text = f"(Deprecated since {deprecated}) {text}" if deprecated else text
-        self._rows: list[Row] = []
+        self._samples: list[tuple[Sequence[str] | str, float, int]] = []
+        self._numbers: Sequence[tuple[Sequence[str], float]] = ()
         self._histograms: list[tuple[Buckets, Sequence[str]]] = []
 
     @property
     def rows(self) -> Iterator[Row]:
-        """Samples; those of histograms are generated while they are read, as there are many."""
-        yield from self._rows
+        """Samples, generated while they are read, as there are many."""
+        for labels, value, at in self._samples:
+            yield "", labels if isinstance(labels, str) else label_text(self.labels, labels), value, at
+        for values, value in self._numbers:
+            yield "", label_text(self.labels, values), value, 0
         for buckets, values in self._histograms:
             yield from self._rows_of(buckets, values)
 
     @property
     def is_empty(self) -> bool:
-        return not self._rows and not self._histograms
+        return not self._samples and not self._numbers and not self._histograms
 
     def add(self, value: float, *values: str, at: int = 0) -> None:
         """Add a sample with these label values, measured at *at* (epoch nanoseconds, 0 if unspecified)."""
-        self._rows.append(("", label_text(self.labels, values), value, at))
+        self._samples.append((values, value, at))
 
     def add_text(self, value: float, labels: str, at: int = 0) -> None:
         """Add a sample with formatted labels, for many samples with the same labels."""
-        self._rows.append(("", labels, value, at))
+        self._samples.append((labels, value, at))
+
+    def use(self, samples: Sequence[tuple[Sequence[str], float]]) -> None:
+        """Expose *samples*, label values and numbers, after those that were added; they are not copied."""
+        self._numbers = samples
 
     def add_buckets(self, buckets: Buckets, *values: str) -> None:
         """Add a histogram with these label values; *buckets* are read when the metrics are exposed."""
@@ -244,12 +253,12 @@ def expose(families: Iterable[Family], accept: str = "", *, deprecated: bool = F
     """
     exposed = (family for family in families if not family.is_empty and (deprecated or not family.deprecated))
     is_open = "application/openmetrics-text" in accept
-    body = bytearray()  # Lines are not collected: a page can have 100,000 of them.
+    body = BytesIO()  # Lines are not collected: a page can have 100,000 of them.
     for line in _open_lines(exposed) if is_open else _text_lines(exposed):
-        body += line.encode()
+        body.write(line.encode())
     if is_open:
-        body += b"# EOF\n"
-    return bytes(body), OPEN_METRICS if is_open else TEXT
+        body.write(b"# EOF\n")
+    return body.getvalue(), OPEN_METRICS if is_open else TEXT
 
 
 def _text_lines(families: Iterable[Family]) -> Iterator[str]:
