@@ -17,11 +17,12 @@ import tempfile
 import time
 from pathlib import Path
 
+from nodeagent.base.memory_trim import TRIM_SECONDS
 from tests.api_fuzz.requests import FuzzRequest
 from tests.api_fuzz.runner import run
 
-_SETTLE_SECONDS = 360.0
-"""More than the period of :data:`nodeagent.base.memory_trim.TRIM_SECONDS`."""
+_SETTLE_SECONDS = 2 * TRIM_SECONDS + 60.0
+"""Time until unused results of caches are dropped and free memory is returned."""
 
 
 def main() -> int:
@@ -35,7 +36,7 @@ def main() -> int:
         "--settle",
         type=float,
         metavar="SECONDS",
-        help="time without requests before memory is measured; 0: only that at the start (default: 360 if there are "
+        help="time without requests before memory is measured; 0: only that at the start (default: 660 if there are "
         "several batches, so that history is compacted and free memory is returned, else 0)",
     )
     parser.add_argument("--failures", type=Path, metavar="FILE", help="append failed requests to FILE, one per line")

@@ -87,6 +87,10 @@ class Fuzzer:
         assert self.server.stop() == 0, self.server.tail()
         self.report.tracebacks = len(_TRACEBACK.findall(self.server.log.read_text(errors="replace")))
 
+    def requests(self, seed: int, numbers: range) -> Iterator[tuple[int, FuzzRequest]]:
+        """Return the requests with these numbers of the sequence *seed*."""
+        return ((number, generate(self.catalog, seed, number)) for number in numbers)
+
     def send(self, requests: Iterable[tuple[int, FuzzRequest]], *, connections: int | None = None) -> None:
         """Send one batch of requests; its objects remain until :meth:`clean_up`."""
         self._prepare()
@@ -231,13 +235,16 @@ def run(
     try:
         measure_usage("start")
         if settle_seconds:
-            # On one connection, as several concurrent OpenAPI documents need memory that no single request does.
+            # Metrics of each kind of request and room for the largest responses belong to a server in use.
             fuzzer.send(enumerate(warm_up(fuzzer.catalog)), connections=1)
             fuzzer.clean_up()
+            measure_usage("each kind used once")
+            fuzzer.send(fuzzer.requests(seed, range(numbers.stop, numbers.stop + batch)))
+            fuzzer.clean_up()
             time.sleep(settle_seconds)
-            measure_usage("warm, each kind used once")
+            measure_usage("initial, after one batch")
         for start in range(0, max(1, len(numbers)), batch):
-            generated = ((number, generate(fuzzer.catalog, seed, number)) for number in numbers[start : start + batch])
+            generated = fuzzer.requests(seed, numbers[start : start + batch])
             fuzzer.send(itertools.chain(enumerate(replay) if not start else (), generated))
             text = fuzzer.usage().text()
             ends = stopped() or start + batch >= len(numbers)
