@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from apiserver_stub.apimachinery import media, objects
 from apiserver_stub.transport.http_date import format_http_date
@@ -41,6 +41,13 @@ _KEPT_SECONDS = 365 * 24 * 3600
 """Cache time of documents requested by their hash, which never change."""
 
 
+class Document(NamedTuple):
+    """Document with its hash."""
+
+    body: bytes
+    hash: str
+
+
 class OpenApi:
     """OpenAPI documents of the served resources, built on the first request."""
 
@@ -61,10 +68,12 @@ class OpenApi:
         """
         self._release, self._enums = release, enums
         self._registry, self._remotes, self._identity = registry, remotes, identity
-        self._documents: dict[str, bytes] | None = None
+        self._documents: dict[str, Document] | None = None
         self._protobuf: dict[str, bytes] = {}
         """Documents in protobuf, by the names of the documents."""
         self._drops = 0
+        self._building = asyncio.Lock()
+        """Held while documents are built or encoded, so that concurrent requests do it once."""
         registry.listen(self._drop)
 
     def _drop(self) -> None:
@@ -81,7 +90,7 @@ class OpenApi:
         known = self._documents or await self._build()
         if path == V3:
             index = {
-                name: {"serverRelativeURL": f"{V3}/{name}?hash={_hash(body)}"} for name, body in known.items() if name
+                name: {"serverRelativeURL": f"{V3}/{name}?hash={found.hash}"} for name, found in known.items() if name
             }
             index |= {
                 f"apis/{group}/{version}": {"serverRelativeURL": found.openapi_url}
@@ -93,52 +102,55 @@ class OpenApi:
         if not content_type:
             return Reply(406, body=b"")
         name = "" if path == V2 else path.removeprefix(V3 + "/")
-        body = known.get(name)
-        if body is None:
+        document = known.get(name)
+        if document is None:
             return None
-        tag = f'"{_hash(body)}"'
+        tag = f'"{document.hash}"'
         headers = {"Etag": tag, "Vary": "Accept"}
         if requested := request.query.get("hash"):
-            if requested != _hash(body):
-                location = f"{path}?hash={_hash(body)}"
+            if requested != document.hash:
+                location = f"{path}?hash={document.hash}"
                 return Reply(301, body=b"", headers={"Location": location})
             headers["Cache-Control"] = "public, immutable"
             headers["Expires"] = format_http_date(time.time() + _KEPT_SECONDS)
         if request.headers.get("If-None-Match") == tag:
             return Reply(304, body=b"", content_type=content_type, headers=headers)
-        if content_type != media.JSON:
-            body = await self._in_protobuf(name, body)
+        body = document.body if content_type == media.JSON else await self._in_protobuf(name, document.body)
         return Reply(200, body=body, content_type=content_type, headers=headers)
 
-    async def _build(self) -> dict[str, bytes]:
+    async def _build(self) -> dict[str, Document]:
         """Build the documents; they are kept unless the resources changed in the meantime."""
-        drops = self._drops
-        found = await asyncio.to_thread(_build, self._registry, self._identity, self._release, enums=self._enums)
-        if drops == self._drops:
-            self._documents = found
-        return found
+        async with self._building:
+            if self._documents is not None:
+                return self._documents
+            drops = self._drops
+            found = await asyncio.to_thread(self._built)
+            if drops == self._drops:
+                self._documents = found
+            return found
+
+    def _built(self) -> dict[str, Document]:
+        built = _build(self._registry, self._identity, self._release, enums=self._enums)
+        return {name: Document(body, hashlib.sha512(body).hexdigest().upper()) for name, body in built.items()}
 
     async def _in_protobuf(self, name: str, document: bytes) -> bytes:
         """Return the document *name* in protobuf."""
-        found = self._protobuf.get(name)
-        if found is None:
-            from apiserver_stub.endpoints.openapi import protobuf, protobuf_v3  # Few clients request it.
+        async with self._building:
+            found = self._protobuf.get(name)
+            if found is None:
+                from apiserver_stub.endpoints.openapi import protobuf, protobuf_v3  # Few clients request it.
 
-            encode, drops = protobuf_v3.encode if name else protobuf.encode, self._drops
-            found = await asyncio.to_thread(lambda: encode(objects.decode(document)))
-            if drops == self._drops:
-                self._protobuf[name] = found
-        return found
+                encode, drops = protobuf_v3.encode if name else protobuf.encode, self._drops
+                found = await asyncio.to_thread(lambda: encode(objects.decode(document)))
+                if drops == self._drops:
+                    self._protobuf[name] = found
+            return found
 
 
 def _type_of(accept: str, types: Mapping[str, str]) -> str:
     """Return the media type of the response for the header *accept*, empty if none matches."""
     kinds = (kind for kind, _ in media.clauses(accept or "*/*"))
     return next((types[kind] for kind in kinds if kind in types), "")
-
-
-def _hash(body: bytes) -> str:
-    return hashlib.sha512(body).hexdigest().upper()
 
 
 def _build(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -120,6 +121,27 @@ async def test_document_requested_by_hash_is_cacheable() -> None:
     assert "Expires" not in first.headers
     moved = await send("hash=OLD")
     assert (moved.code, moved.headers["Location"].partition("=")[2]) == (301, first.headers["Etag"].strip('"'))
+
+
+async def test_concurrent_requests_build_the_documents_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry, builds = build_registry(Options()), []
+    documents = openapi.OpenApi(registry, Remotes(Identity()), Identity())
+
+    def build(*_: Any, **__: Any) -> Mapping[str, bytes]:
+        builds.append(len(builds))
+        return {"": b'{"swagger": "2.0"}'}
+
+    monkeypatch.setattr(openapi, "_build", build)
+
+    async def send() -> Any:
+        info = RequestInfo("get", "/openapi/v2")
+        return await documents.respond(Request("GET", info, Query(""), {}, b"", User("u"), PLAIN, Identity()))
+
+    assert len({reply.body for reply in await asyncio.gather(*(send() for _ in range(5)))}) == 1
+    assert len(builds) == 1
+    registry.replace("widgets.example.com", registry.of("", "v1")[:1])
+    await asyncio.gather(*(send() for _ in range(5)))
+    assert len(builds) == 2, "the resources have changed"
 
 
 @pytest.mark.parametrize(
