@@ -159,10 +159,23 @@ def names(count: int = PODS) -> list[str]:
 
 
 def idle_percent(command: Program, seconds: float = IDLE_SECONDS) -> float:
-    """Return the CPU usage of the idle process in percent of a core."""
-    cpu, started = command.cpu_seconds(), time.monotonic()
+    """Return the CPU usage of the idle process in percent of a core.
+
+    The time of its threads is exact, that of a process a multiple of 10 ms: up to 0.05 % of 20 s.
+    """
+    before, started = _thread_seconds(command.pid), time.monotonic()
     time.sleep(seconds)
-    return 100 * (command.cpu_seconds() - cpu) / (time.monotonic() - started)
+    used = sum(after - before.get(thread, 0.0) for thread, after in _thread_seconds(command.pid).items())
+    return 100 * used / (time.monotonic() - started)
+
+
+def _thread_seconds(pid: int) -> dict[str, float]:
+    """Return the CPU time of each thread of a process."""
+    found = {}
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):  # It has ended.
+            found[thread.name] = int((thread / "schedstat").read_text().split()[0]) / 1e9
+    return found
 
 
 def _measured(item: Any) -> bool:

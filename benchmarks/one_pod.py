@@ -13,7 +13,7 @@ PODS = 20
 POD_SECONDS = 60.0
 
 FIGURES = (
-    Figure("running", "creation until Running, median", "s", "0.23 to 0.86", at_most=0.5),
+    Figure("running", "creation until Running, median", "s", "0.23 to 0.86", at_most=0.15),
     Figure("running_max", "creation until Running, maximum", "s"),
     Figure("removed", "deletion until removed, median, including a grace period of 1 s", "s", "3.0", at_most=3.0),
     Figure("removed_max", "deletion until removed, maximum", "s"),

@@ -22,10 +22,10 @@ LIMIT_SECONDS = 30.0
 POLL_SECONDS = 0.005
 
 FIGURES = (
-    Figure("agent_healthy", "agent: start until /healthz returns 200, median of 5", "s", at_most=1.0),
+    Figure("agent_healthy", "agent: start until /healthz returns 200, median of 5", "s", at_most=0.45),
     Figure("agent_import", "agent and plugins: import", "s"),
     Figure("agent_import_rss", "agent and plugins: memory (RSS) after the import", "MiB"),
-    Figure("server_ready", "API server: start until /readyz returns 200, median of 5", "s", at_most=1.0),
+    Figure("server_ready", "API server: start until /readyz returns 200, median of 5", "s", at_most=0.5),
     Figure("server_import", "API server: import", "s"),
 )
 

@@ -58,7 +58,8 @@ class ServerHarness:
         try:
             yield reader, writer
         finally:
-            writer.transport.abort()
+            with contextlib.suppress(AttributeError):  # Of Python 3.11.2, if the server has closed the connection.
+                writer.transport.abort()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 
