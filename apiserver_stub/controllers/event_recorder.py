@@ -13,6 +13,7 @@ from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.storage import Keep, Outcome, Put, Record
 from nodeagent.base.aio import Clock, SystemClock
+from nodeagent.base.aio.waker import wait_for
 from nodeagent.base.structs import MutableStruct
 
 if TYPE_CHECKING:
@@ -77,7 +78,11 @@ class EventRecorder:
     async def run(self) -> None:
         """Write events until cancelled."""
         while True:
-            await self._wake.wait()
+            if self._series:
+                await wait_for(self._wake, self._clock, SERIES_SECONDS + 1)
+                self._drop_ended(self._clock.now())
+            else:
+                await self._wake.wait()
             self._wake.clear()
             while self._pending:
                 await self._write(*self._pending.popleft())
@@ -117,8 +122,11 @@ class EventRecorder:
 
     def _drop_ended(self, now: float) -> None:
         """Drop the series without recent events, most of which are about deleted objects."""
-        while len(self._series) > _MAX_SERIES or now - next(iter(self._series.values())).seen_at > SERIES_SECONDS:
-            del self._series[next(iter(self._series))]
+        while self._series:
+            key, oldest = next(iter(self._series.items()))
+            if len(self._series) <= _MAX_SERIES and now - oldest.seen_at <= SERIES_SECONDS:
+                return
+            del self._series[key]
 
     def _queue(self, key: str, change: Object) -> None:
         if len(self._pending) < _MAX_PENDING:

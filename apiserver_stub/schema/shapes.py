@@ -173,21 +173,20 @@ _ALIASES = ("ExtraValue", "Verbs")
 """Messages whose JSON form is a list of texts."""
 
 
-@cache
 def of(api_version: str, kind: str, api_domain: str) -> Shape | None:
     """Return the shape of *kind*, including ``kind`` and ``apiVersion``; ``None`` if it has no definition.
 
     :param api_domain: domain of API groups.
     """
+    # Not cached by the names, which clients choose.
     descriptor = apiproto.descriptor(api_version, kind, api_domain)
-    if descriptor is None:
-        return None
-    return _with_type(_object(descriptor))
+    return None if descriptor is None else _with_type(descriptor)
 
 
-def _with_type(shape: Shape) -> Shape:
-    """Return *shape* with the fields ``kind`` and ``apiVersion``."""
-    text = plain(Form.TEXT)
+@cache
+def _with_type(descriptor: Descriptor) -> Shape:
+    """Return the shape of a message with the fields ``kind`` and ``apiVersion``."""
+    shape, text = _object(descriptor), plain(Form.TEXT)
     return replace(shape, members={"kind": text, "apiVersion": text, **shape.members})
 
 
@@ -291,7 +290,7 @@ def _value(member: FieldDescriptor) -> Shape:
             return Shape(special, name, package, version, message.full_name)
         # Items of lists have the type of the list, those of other fields have their own.
         embedded = apiproto.is_kind(message) and not apiproto.is_kind(_owner(member))
-        return _with_type(_object(message)) if embedded else _object(message)
+        return _with_type(message) if embedded else _object(message)
     return plain(_scalars()[member.type])
 
 

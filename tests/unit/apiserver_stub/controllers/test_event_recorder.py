@@ -5,7 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from typing import Any
 
-from apiserver_stub.controllers.event_recorder import EventRecorder
+from apiserver_stub.controllers.event_recorder import SERIES_SECONDS, EventRecorder
 from apiserver_stub.storage import StoreUnavailable
 from nodeagent.base.identity import Identity
 from nodeagent.testing import FakeClock
@@ -94,6 +94,19 @@ async def test_events_about_deleted_objects_are_dropped(store: MeteredStore, clo
         tracemalloc.stop()
 
     assert left < retained / 4
+
+
+async def test_ended_series_are_dropped_without_further_events(store: MeteredStore, clock: FakeClock) -> None:
+    recorder = EventRecorder(store, "default-scheduler", 3600, Identity(), clock)
+    async with running(store, recorder.run()):
+        for number in range(100):
+            recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", f"no room {number}")
+        await rest(store)
+        await clock.advance(SERIES_SECONDS + 1)
+        await rest(store)
+
+        assert not recorder._series
+    assert len(events(store)) == 100
 
 
 async def test_long_note_is_truncated(store: MeteredStore, clock: FakeClock) -> None:
