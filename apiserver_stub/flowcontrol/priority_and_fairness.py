@@ -32,7 +32,7 @@ from apiserver_stub.flowcontrol.seat_borrowing import SeatTarget, allocate_seats
 from nodeagent.base.aio import Clock
 from nodeagent.base.metrics import Buckets
 
-_CACHE_SIZE, _MAX_CACHED_TEXT = 4096, 4096
+_CACHE_SIZE, _MAX_CACHED_TEXT = 4096, 512
 LENDING_SECONDS = 10.0
 _WAITS = (0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30)
 _READING = frozenset(["get", "list", "watch"])
