@@ -19,6 +19,7 @@ _encode = msgspec.json.Encoder().encode
 
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIXES = len(_SUFFIX_ALPHABET) ** 5
+_GENERATIONS = 1 << 63
 _PAIRS = [one + other for one in _SUFFIX_ALPHABET for other in _SUFFIX_ALPHABET]
 _RFC3339 = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
@@ -70,6 +71,12 @@ def name_suffix() -> str:
     number, first = divmod(number, len(_PAIRS))
     last, second = divmod(number, len(_PAIRS))
     return _PAIRS[first] + _PAIRS[second] + _SUFFIX_ALPHABET[last]
+
+
+def next_generation(metadata: Object) -> int:
+    """Return the generation after a change of the desired state; like upstream's, it is an integer of 64 bits."""
+    number: int = (metadata.get("generation") or 0) + 1
+    return number if number < _GENERATIONS else -_GENERATIONS
 
 
 def now() -> str:

@@ -132,7 +132,7 @@ class FlowControlObjects:
         metadata = {**metadata, "annotations": {**annotations, self._annotation: str(maintains).lower()}}
         if not changes:
             return {**obj, "metadata": metadata}
-        metadata["generation"] = (metadata.get("generation") or 0) + 1
+        metadata["generation"] = objects.next_generation(metadata)
         return {**obj, "metadata": metadata, "spec": expected}
 
     def _unwanted(self, maintained: _Maintained) -> Iterator[str]:

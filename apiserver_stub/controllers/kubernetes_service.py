@@ -228,7 +228,7 @@ class KubernetesService:
             desired = [{"addresses": [host], "conditions": {"ready": True}} for host in hosts]
             if (found.get("endpoints") or [], found.get("ports")) != (desired, ports):
                 found["endpoints"], found["ports"] = desired, ports
-                found["metadata"]["generation"] = (found["metadata"].get("generation") or 0) + 1
+                found["metadata"]["generation"] = objects.next_generation(found["metadata"])
 
         await self._change("core/endpoints", change)
         if self._serves_slices():

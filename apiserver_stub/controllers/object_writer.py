@@ -99,7 +99,7 @@ class ObjectWriter:
 
         def outcome(obj: Object, before: Object) -> Outcome:
             if "generation" in before["metadata"] and obj.get("spec") != before.get("spec"):
-                obj["metadata"]["generation"] = before["metadata"]["generation"] + 1
+                obj["metadata"]["generation"] = objects.next_generation(before["metadata"])
             data = objects.encode_for_store(obj)
             return Remove(data) if finished(resource.strategy, obj, before) else Put(data)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from apiserver_stub.apimachinery.objects import Object, dig
+from apiserver_stub.apimachinery.objects import Object, dig, next_generation
 from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.defaulting.storage import ATTACHMENT, STORAGE_CLASS, driver_defaults
 from apiserver_stub.kinds.columns import AGE, NAME, at, name
@@ -85,7 +85,7 @@ class DriverStrategy(Strategy):
                 spec.pop(field, None)
         counted = spec.keys() | before.keys() if self._release >= _COUNTS_ALL_FIELDS else _GENERATION_FIELDS
         if any(spec.get(name) != before.get(name) for name in counted):
-            new["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
+            new["metadata"]["generation"] = next_generation(old["metadata"])
 
     def validate(self, new: Object) -> list[Cause]:
         return validate_driver(new["spec"], self._options)

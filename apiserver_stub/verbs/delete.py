@@ -203,8 +203,8 @@ def _set_deletion_time(metadata: Object) -> None:
 
 def _increment_generation(metadata: Object) -> None:
     """Increment the generation, as deletion changes the desired state."""
-    if metadata.get("generation"):
-        metadata["generation"] += 1
+    if (metadata.get("generation") or 0) > 0:
+        metadata["generation"] = objects.next_generation(metadata)
 
 
 def _set_finalizers(context: VerbContext, resource: Resource, metadata: Object, options: Object) -> None:

@@ -236,7 +236,7 @@ async def plan_update(
         # Some strategies start from the old object. Upstream loses the owners of ephemeral containers.
         new["metadata"] = {**new["metadata"], "managedFields": owners or []}
     if strategy.is_counted(new, old):  # Includes changes by admission.
-        new["metadata"] = {**new["metadata"], "generation": (before.get("generation") or 0) + 1}
+        new["metadata"] = {**new["metadata"], "generation": objects.next_generation(before)}
     if strategy.reserves:
         removes = finished(strategy, new, old)
         if removes or not info.subresource:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from apiserver_stub.apimachinery.objects import Object, key_of
+from apiserver_stub.apimachinery.objects import Object, key_of, next_generation
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.controllers.plugin import ControllerContext
 from apiserver_stub.controllers.views import NodeView, OwnerView, PodView, ServiceView, View
@@ -229,7 +229,7 @@ class EndpointSlices(_ServiceController):
         def edit(obj: Object) -> None:
             if (obj.get("endpoints") or []) != endpoints:
                 obj["endpoints"] = endpoints or None
-                obj["metadata"]["generation"] = (obj["metadata"].get("generation") or 0) + 1
+                obj["metadata"]["generation"] = next_generation(obj["metadata"])
             if (obj["metadata"].get("labels") or {}) != labels:
                 obj["metadata"]["labels"] = labels
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from apiserver_stub.apimachinery import objects
 
 
@@ -15,3 +17,10 @@ def test_clone_is_equal_and_independent() -> None:
     copy["spec"]["items"][1].append(3)
 
     assert obj == {"metadata": {"labels": {"a": "b"}}, "spec": {"items": [{"n": 1}, [True, None, 0.5]]}}
+
+
+@pytest.mark.parametrize(
+    ("generation", "following"), [(None, 1), (1, 2), ((1 << 63) - 2, (1 << 63) - 1), ((1 << 63) - 1, -(1 << 63))]
+)
+def test_generation_remains_an_integer_of_64_bits(generation: int | None, following: int) -> None:
+    assert objects.next_generation({"generation": generation}) == following
