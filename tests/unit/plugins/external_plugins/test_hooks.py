@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -290,13 +291,15 @@ POD = {
 }
 
 
-async def _published(source: ExternalPodSource, clock: FakeClock) -> list[list[str]]:
+async def _published(
+    source: ExternalPodSource, clock: FakeClock, done: Callable[[list[list[str]]], bool]
+) -> list[list[str]]:
     sets: list[list[str]] = []
     task = asyncio.create_task(source.run(lambda pods: sets.append([pod.name for pod in pods])))
-    for _ in range(50):
+    for _ in range(5000):
         await clock.advance(0)
         await asyncio.sleep(0.002)  # The pods are read in a thread.
-        if len(sets) > 1:
+        if done(sets):
             break
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -309,7 +312,8 @@ async def test_sets_of_the_pod_source_are_published(plugin: FakePlugin, connecte
         api.PodSet(),
     ]
 
-    assert await _published(ExternalPodSource(connected, "node-1", clock), clock) == [["web-node-1"], []]
+    source = ExternalPodSource(connected, "node-1", clock)
+    assert await _published(source, clock, lambda sets: len(sets) > 1) == [["web-node-1"], []]
 
 
 @pytest.mark.parametrize("content", [b"{", json.dumps({**POD, "kind": "Node"}).encode()])
@@ -318,5 +322,6 @@ async def test_invalid_set_of_pods_is_not_published(
 ) -> None:
     plugin.responses["WatchPods"] = lambda _request: [api.PodSet(pods=[content])]
 
-    assert await _published(ExternalPodSource(connected, "node-1", clock), clock) == []
+    source = ExternalPodSource(connected, "node-1", clock)
+    assert await _published(source, clock, lambda _: "Failed to watch pods of plugin" in caplog.text) == []
     assert "Failed to watch pods of plugin" in caplog.text

@@ -66,7 +66,7 @@ async def test_missing_socket_is_the_reason(clock: FakeClock, tmp_path: Path, fa
     settings = ExternalPlugin(name="shelf", capabilities=frozenset({"admission"}), socket=str(tmp_path / "s"))
     session = Session(settings, "node-1", clock, on_failure=failures.append)
     task = asyncio.create_task(supervise_socket(session, clock).run())
-    for _ in range(100):
+    for _ in range(5000):
         await asyncio.sleep(0.002)  # The socket is inspected in a thread.
         if failures:
             break

@@ -352,7 +352,7 @@ async def test_records_of_removed_images_are_pruned(
     await clock.advance(PERIOD_SECONDS)
     assert len(records(tmp_path)) == 2
     await clock.advance(PERIOD_SECONDS)
-    for _ in range(100):
+    for _ in range(3000):
         if len(records(tmp_path)) == 1:
             break
         await asyncio.sleep(0.01)
