@@ -87,7 +87,8 @@ class Page:
             shown = self._shown(name, labels, values)
             merged[shown] = merged.get(shown, 0) + value
         family = Family(name, kind, text, labels)
-        family.use(sorted(merged.items()))
+        for values in sorted(merged):
+            family.add(merged[values], *values)
         return family
 
     def _shown(self, name: str, labels: Labels, values: Labels) -> Labels:

@@ -58,13 +58,12 @@ class Family:
     :param deprecated: release that deprecated the metric; it is then exposed only on request.
     """
 
-    __slots__ = ("_histograms", "_numbers", "_samples", "deprecated", "kind", "labels", "name", "text")
+    __slots__ = ("_histograms", "_samples", "deprecated", "kind", "labels", "name", "text")
 
     def __init__(self, name: str, kind: str, text: str, labels: Sequence[str] = (), *, deprecated: str = "") -> None:
         self.name, self.kind, self.labels, self.deprecated = name, kind, tuple(labels), deprecated
         self.text = f"(Deprecated since {deprecated}) {text}" if deprecated else text
         self._samples: list[tuple[Sequence[str] | str, float, int]] = []
-        self._numbers: Sequence[tuple[Sequence[str], float]] = ()
         self._histograms: list[tuple[Buckets, Sequence[str]]] = []
 
     @property
@@ -72,14 +71,12 @@ class Family:
         """Samples, generated while they are read, as there are many."""
         for labels, value, at in self._samples:
             yield "", labels if isinstance(labels, str) else label_text(self.labels, labels), value, at
-        for values, value in self._numbers:
-            yield "", label_text(self.labels, values), value, 0
         for buckets, values in self._histograms:
             yield from self._rows_of(buckets, values)
 
     @property
     def is_empty(self) -> bool:
-        return not self._samples and not self._numbers and not self._histograms
+        return not self._samples and not self._histograms
 
     def add(self, value: float, *values: str, at: int = 0) -> None:
         """Add a sample with these label values, measured at *at* (epoch nanoseconds, 0 if unspecified)."""
@@ -88,10 +85,6 @@ class Family:
     def add_text(self, value: float, labels: str, at: int = 0) -> None:
         """Add a sample with formatted labels, for many samples with the same labels."""
         self._samples.append((labels, value, at))
-
-    def use(self, samples: Sequence[tuple[Sequence[str], float]]) -> None:
-        """Expose *samples*, label values and numbers, after those that were added; they are not copied."""
-        self._numbers = samples
 
     def add_buckets(self, buckets: Buckets, *values: str) -> None:
         """Add a histogram with these label values; *buckets* are read when the metrics are exposed."""
