@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import parse_qsl, unquote
 
@@ -11,6 +10,7 @@ from msgspec import field
 
 from apiserver_stub.apimachinery.selected_objects import ALL, SelectedObjects
 from apiserver_stub.apimachinery.status import ApiError, bad_request
+from nodeagent.base.aging_cache import cleared_cache
 from nodeagent.base.gointeger import IntegerError, parse_int64
 from nodeagent.base.identity import Identity
 from nodeagent.base.structs import MutableStruct, Struct
@@ -181,7 +181,7 @@ def _parse_path(method: str, raw_path: str, watches: bool) -> RequestInfo:
     )
 
 
-_cached = lru_cache(maxsize=1024)(_parse_path)
+_cached = cleared_cache(1024)(_parse_path)
 """Cached, as clients use few different paths."""
 
 

@@ -14,12 +14,14 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+from weakref import WeakSet
 
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.storage import StoreRejected, StoreUnavailable
 from nodeagent.base.aio import Backoff, Clock, SystemClock
 from nodeagent.base.aio.waker import Waker
+from nodeagent.base.metrics import Buckets, exponential
 
 _log = logging.getLogger(__name__)
 
@@ -31,6 +33,8 @@ _IDLE_SECONDS = 3600.0
 _QUIET_PAUSES = 2
 """The pauses of a key are reset when it was not slowed down for this multiple of the maximum pause."""
 _STALE_TIMERS = 64
+_BOUNDS = exponential(1e-8, 10, 10)
+"""Bounds of upstream's histograms, in seconds."""
 
 
 class UnprocessableObject(Exception):
@@ -38,6 +42,20 @@ class UnprocessableObject(Exception):
 
 
 _EXPECTED = (ApiError, StoreUnavailable, StoreRejected, UnprocessableObject)
+
+
+class WorkQueueCounts:
+    """Counts and durations of the keys of a queue.
+
+    :ivar adds: keys that became ready.
+    :ivar retries: keys that were queued for later.
+    :ivar waits: seconds from the addition of a ready key until it is processed.
+    :ivar runs: seconds in which a key is processed.
+    """
+
+    def __init__(self) -> None:
+        self.adds, self.retries = 0, 0
+        self.waits, self.runs = Buckets(_BOUNDS), Buckets(_BOUNDS)
 
 
 class WorkQueue(Generic[Key]):
@@ -57,23 +75,35 @@ class WorkQueue(Generic[Key]):
         first_pause_seconds: float = FIRST_PAUSE_SECONDS,
         max_pause_seconds: float = MAX_PAUSE_SECONDS,
     ) -> None:
-        self._name, self._clock = name, clock or SystemClock()
+        self.name, self._clock = name, clock or SystemClock()
+        self.counts = WorkQueueCounts()
         self._interval = interval_seconds
         self._first_pause, self._max_pause = first_pause_seconds, max_pause_seconds
         self._waker = Waker(self._clock)
         self._ready: deque[Key] = deque()
-        self._dirty: set[Key] = set()
-        self._processing: set[Key] = set()
+        self._dirty: dict[Key, float] = {}
+        self._processing: dict[Key, float] = {}
         self._delayed: dict[Key, float] = {}
         self._timers: list[tuple[float, int, Key]] = []
         self._order = itertools.count()
         self._failures: dict[Key, Backoff] = {}
         self._slowed: dict[Key, tuple[Backoff, float]] = {}
         self._resting: dict[Key, float] = {}
+        _QUEUES.add(self)
 
     def __len__(self) -> int:
         """Return how many keys are ready, delayed or in progress."""
-        return len(self._dirty | self._processing | self._delayed.keys())
+        return len(self._dirty.keys() | self._processing.keys() | self._delayed.keys())
+
+    @property
+    def depth(self) -> int:
+        """Number of keys that are ready."""
+        return len(self._dirty)
+
+    def running_seconds(self) -> list[float]:
+        """Return for how long each key in progress has been processed."""
+        now = self._clock.now()
+        return [now - started for started in self._processing.values()]
 
     def add(self, key: Key) -> None:
         """Queue *key*, after its minimum interval or pause if it was processed recently."""
@@ -136,7 +166,7 @@ class WorkQueue(Generic[Key]):
                 _log.log(
                     logging.ERROR if unexpected else logging.WARNING,
                     "Failed to process object, will retry",
-                    extra={"controller": self._name, "key": _shown(key), "err": error},
+                    extra={"controller": self.name, "key": _shown(key), "err": error},
                     exc_info=error if unexpected else None,
                 )
             self.add_rate_limited(key)
@@ -150,26 +180,34 @@ class WorkQueue(Generic[Key]):
             self._release_due()
             if self._ready:
                 keys = [self._ready.popleft() for _ in range(min(limit, len(self._ready)))]
-                self._dirty.difference_update(keys)
-                self._processing.update(keys)
+                now = self._clock.now()
+                for key in keys:
+                    self.counts.waits.observe(now - self._dirty.pop(key))
+                    self._processing[key] = now
                 return keys
             due = self._timers[0][0] - self._clock.now() if self._timers else _IDLE_SECONDS
             await self._waker.wait(min(due, _IDLE_SECONDS))
 
     def _done(self, key: Key) -> None:
-        self._processing.discard(key)
         now = self._clock.now()
+        self.counts.runs.observe(now - self._processing.pop(key))
         if self._interval:
             self._resting[key] = max(self._resting.get(key, 0.0), now + self._interval)
         if key not in self._dirty:
             return
-        self._dirty.discard(key)
-        self.add(key)
+        rest = self._resting.get(key, 0.0) - now
+        if rest > 0:
+            del self._dirty[key]
+            self._delay(key, rest)
+        else:
+            self._ready.append(key)
+            self._waker.wake()
 
     def _make_ready(self, key: Key) -> None:
         if key in self._dirty:
             return
-        self._dirty.add(key)
+        self._dirty[key] = self._clock.now()
+        self.counts.adds += 1
         self._delayed.pop(key, None)
         if key not in self._processing:
             self._ready.append(key)
@@ -180,6 +218,7 @@ class WorkQueue(Generic[Key]):
         if key in self._dirty or self._delayed.get(key, due + 1) <= due:
             return
         self._delayed[key] = due
+        self.counts.retries += 1
         heapq.heappush(self._timers, (due, next(self._order), key))
         if len(self._timers) > 2 * len(self._delayed) + _STALE_TIMERS:
             self._timers = [(due, next(self._order), key) for key, due in self._delayed.items()]
@@ -205,6 +244,14 @@ class WorkQueue(Generic[Key]):
 
     def _backoff(self) -> Backoff:
         return Backoff(self._first_pause, self._max_pause)
+
+
+_QUEUES: WeakSet[WorkQueue[Any]] = WeakSet()
+
+
+def work_queues() -> list[WorkQueue[Any]]:
+    """Return the queues of the controllers of this process."""
+    return list(_QUEUES)
 
 
 def _shown(key: Hashable) -> str:

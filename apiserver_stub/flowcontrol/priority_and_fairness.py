@@ -29,10 +29,11 @@ from apiserver_stub.flowcontrol.priority_levels import (
 )
 from apiserver_stub.flowcontrol.schemas import FlowSchema
 from apiserver_stub.flowcontrol.seat_borrowing import SeatTarget, allocate_seats
+from nodeagent.base.aging_cache import AgingCache
 from nodeagent.base.aio import Clock
 from nodeagent.base.metrics import Buckets
 
-_CACHE_SIZE, _MAX_CACHED_TEXT = 4096, 512
+_CACHE_SIZE, _MAX_CACHED_TEXT = 2048, 512
 LENDING_SECONDS = 10.0
 _WAITS = (0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30)
 _READING = frozenset(["get", "list", "watch"])
@@ -52,7 +53,7 @@ class PriorityAndFairness:
         self._schemas: Sequence[FlowSchema] = ()
         self.levels: dict[str, PriorityLevel] = {}
         """Priority levels by name, also those that were removed but still have requests."""
-        self._cache: dict[tuple[object, ...], FlowSchema] = {}
+        self._cache: AgingCache[FlowSchema] = AgingCache(_CACHE_SIZE)
         self.counts: defaultdict[tuple[str, str], RequestCounts] = defaultdict(RequestCounts)
         """Flow schema and priority level → numbers of their requests."""
         self.rejected: Counter[tuple[str, str, str]] = Counter()
@@ -99,13 +100,11 @@ class PriorityAndFairness:
         """Return the first flow schema that matches a request."""
         target = (info.group, info.resource, info.subresource, info.namespace) if info.is_resource else info.path
         key = (user.name, user.groups, info.verb, target)
-        schema = self._cache.get(key)
+        schema: FlowSchema | None = self._cache.get(key)
         if schema is None:
             schema = next((item for item in self._schemas if item.matches(user, info)), self._schemas[-1])
             if len(user.name) + sum(map(len, user.groups)) + len(info.path) <= _MAX_CACHED_TEXT:
-                if len(self._cache) >= _CACHE_SIZE:
-                    self._cache.clear()
-                self._cache[key] = schema
+                self._cache.put(key, schema)
         return schema
 
     async def enter(self, schema: FlowSchema, user: User, info: RequestInfo, width: int = 1) -> Admission:

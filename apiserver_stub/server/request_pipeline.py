@@ -17,6 +17,7 @@ from apiserver_stub.authn.service_account import ServiceAccountTokens
 from apiserver_stub.authz import Chain
 from apiserver_stub.controllers.server_identity import server_name
 from apiserver_stub.controllers.storage_versions import StorageVersions
+from apiserver_stub.controllers.work_queue_metrics import show_work_queues
 from apiserver_stub.endpoints import metrics
 from apiserver_stub.endpoints.component_pages import ComponentPages, PageSettings
 from apiserver_stub.endpoints.discovery import Discovery, DiscoverySettings, aggregated_versions
@@ -119,6 +120,7 @@ async def build_pipeline(
     if flow_control is not None:
         collectors.append(partial(metrics.show_fairness, fairness=flow_control))
     collectors += [
+        show_work_queues,
         partial(metrics.show_remotes, remotes=remotes),
         partial(metrics.show_storage, monitor=monitor, requests=store_requests),
         partial(metrics.show_version, reported=options.reported_version, gates=gates, release=release),

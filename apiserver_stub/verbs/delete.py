@@ -159,20 +159,23 @@ async def remove(
 def _start_grace_period(strategy: Strategy, obj: Object, requested: int | None) -> int | None:
     """Set the deletion timestamp of *obj* and return its grace period in seconds.
 
-    An object that is being deleted keeps its grace period, unless a shorter one is requested.
+    An object that is being deleted keeps its grace period, unless a shorter one is requested. Negative periods, also
+    stored ones, are one second.
 
     :returns: ``None`` if the deletion is pending and does not change.
     """
     metadata = obj["metadata"]
+    if requested is not None:
+        requested = _not_negative(requested)
     if "deletionTimestamp" in metadata:
-        if not (pending := metadata.get("deletionGracePeriodSeconds")):
+        if not (pending := _not_negative(metadata.get("deletionGracePeriodSeconds") or 0)):
             return 0
         if requested is None or requested >= pending:
             return None
-        grace = requested
-        deletion_time = _later(
-            objects.parse_time(metadata["deletionTimestamp"]) or datetime.now(UTC), requested - pending
-        )
+        grace, now = requested, datetime.now(UTC)
+        deletion_time = _later(objects.parse_time(metadata["deletionTimestamp"]) or now, requested - pending)
+        if deletion_time < now:
+            deletion_time, grace = now, min(requested, 1)
     elif strategy.graceful:
         grace = strategy.grace_seconds(obj, requested)
         deletion_time = _later(datetime.now(UTC), grace)
@@ -181,6 +184,10 @@ def _start_grace_period(strategy: Strategy, obj: Object, requested: int | None) 
         return 0
     metadata["deletionTimestamp"], metadata["deletionGracePeriodSeconds"] = objects.format_time(deletion_time), grace
     return grace
+
+
+def _not_negative(seconds: int) -> int:
+    return seconds if seconds >= 0 else 1
 
 
 def _later(start: datetime, seconds: int) -> datetime:
@@ -263,15 +270,12 @@ def read_options(request: Request, *, unsafe: bool = False) -> Object:
         if unsafe and request.query.flag(unreadable.OPTION):
             options[unreadable.OPTION] = True
     validate_options(request, options, dry_run)
-    grace = options.get("gracePeriodSeconds")
-    if grace is not None and grace < 0:
-        grace = 1
     preconditions = options.get("preconditions") or {}
     policy, orphan = options.get("propagationPolicy"), options.get("orphanDependents")
     if not policy and orphan is not None:
         policy = "Orphan" if orphan else "Background"
     found = {
-        "gracePeriodSeconds": grace,
+        "gracePeriodSeconds": options.get("gracePeriodSeconds"),
         "preconditions": preconditions,
         "dryRun": bool(dry_run),
         "propagationPolicy": policy,

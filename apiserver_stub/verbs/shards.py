@@ -6,10 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError
+from nodeagent.base.aging_cache import cleared_cache
 from nodeagent.base.structs import Struct
 
 PARAMETER = "shardSelector"
@@ -64,7 +64,7 @@ class ShardSelector(Struct, frozen=True):
         return any(start <= number < end for start, end in self.ranges)
 
 
-@lru_cache(_MAX_HASHES)
+@cleared_cache(_MAX_HASHES)
 def hash_of(value: str) -> int:
     """Return the 64-bit FNV-1a hash of *value*."""
     number = _BASIS
@@ -86,7 +86,7 @@ def selector_of(text: str) -> ShardSelector | None:
         raise ApiError(500, "", f"invalid shard selector: {error}") from error
 
 
-@lru_cache(_MAX_SELECTORS)
+@cleared_cache(_MAX_SELECTORS)
 def parse(text: str) -> ShardSelector:
     """Return the selector in *text*: calls of ``shardRange``, combined with ``||``.
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from apiserver_stub.cel import patterns
+from nodeagent.base.aging_cache import cleared_cache
 
 _CACHED_TEXTS = 4096
 _LONG_TEXT = 256
@@ -15,7 +14,7 @@ def matches(pattern: str, text: str) -> bool:
     return _cached_match(pattern, text) if len(text) < _LONG_TEXT else _match(pattern, text)
 
 
-@lru_cache(maxsize=_CACHED_TEXTS)
+@cleared_cache(_CACHED_TEXTS)
 def _cached_match(pattern: str, text: str) -> bool:
     return _match(pattern, text)
 

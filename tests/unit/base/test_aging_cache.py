@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodeagent.base.aging_cache import age_caches, aging_cache
+from nodeagent.base.aging_cache import AgingCache, age_caches, aging_cache, cleared_cache
 
 
 def test_results_are_dropped_after_two_periods_without_use() -> None:
@@ -54,3 +54,30 @@ def test_errors_are_not_cached() -> None:
             fail("a")
 
     assert calls == ["a", "a"]
+
+
+def test_cleared_results_are_dropped_at_each_call() -> None:
+    calls: list[str] = []
+
+    @cleared_cache(2)
+    def length(text: str, *, extra: int = 0) -> int:
+        calls.append(text)
+        return len(text) + extra
+
+    assert [length(text) for text in ("a", "b", "a", "c", "c")] == [1] * 5
+    age_caches()
+    assert length("c", extra=1) == 2
+    assert length("c") == 1
+
+    assert calls == ["a", "b", "c", "c", "c"]
+
+
+def test_cleared_cache_is_empty() -> None:
+    cache: AgingCache[str] = AgingCache(10)
+    cache.put("older", "1")
+    cache.age()
+    cache.put("used", "2")
+
+    cache.clear()
+
+    assert [cache.get(key) for key in ("older", "used")] == [None, None]

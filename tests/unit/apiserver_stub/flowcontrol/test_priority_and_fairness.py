@@ -70,7 +70,7 @@ def test_classification_of_long_paths_and_users_is_not_cached() -> None:
         for path in ("/a", "/a" * 10_000):
             assert fairness.sort(user, info(path)).name == "global-default"
 
-    assert [key[0] for key in fairness._cache] == ["alice"]
+    assert len(fairness._cache) == 1
 
 
 def test_seats_are_shares_of_the_total_limit() -> None:

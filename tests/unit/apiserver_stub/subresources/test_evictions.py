@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from apiserver_stub.admission import AdmissionChain
+from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.media import PLAIN
 from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
 from apiserver_stub.apimachinery.status import ApiError
@@ -255,5 +257,33 @@ async def test_invalid_deletion_options_leave_the_pod_unchanged(store: Memory, o
 
 
 async def test_negative_grace_period_is_one_second(store: Memory) -> None:
-    assert await eviction(store, options={"gracePeriodSeconds": -1}) == 201
-    assert store.read(PODS, "n/p")["metadata"]["deletionGracePeriodSeconds"] == 1
+    earliest = datetime.now(UTC).replace(microsecond=0)
+    for seconds in (None, -(2**31), -1):
+        assert await eviction(store, options={"gracePeriodSeconds": seconds}) == 201
+        assert store.read(PODS, "n/p")["metadata"]["deletionGracePeriodSeconds"] == (30 if seconds is None else 1)
+
+    assert objects.parse_time(store.read(PODS, "n/p")["metadata"]["deletionTimestamp"]) >= earliest
+
+
+async def test_pod_with_a_negative_grace_period_is_deleted_on_request(store: Memory) -> None:
+    store.put(PODS, pod(deletionTimestamp="1958-11-10T14:43:00Z", deletionGracePeriodSeconds=-(2**31)))
+
+    assert await eviction(store, options={"gracePeriodSeconds": 5}) == 201
+    assert store.read(PODS, "n/p") is not None
+    assert await eviction(store, options={"gracePeriodSeconds": 0}) == 201
+    assert store.read(PODS, "n/p") is None
+
+
+@pytest.mark.parametrize("seconds", [20, 0])
+async def test_shorter_grace_period_ends_now_at_the_earliest(store: Memory, seconds: int) -> None:
+    store.put(PODS, pod(deletionTimestamp="2024-01-01T00:01:00Z", deletionGracePeriodSeconds=60))
+    earliest = datetime.now(UTC).replace(microsecond=0)
+
+    assert await eviction(store, options={"gracePeriodSeconds": seconds}) == 201
+
+    found = store.read(PODS, "n/p")
+    if seconds:
+        assert found["metadata"]["deletionGracePeriodSeconds"] == 1
+        assert objects.parse_time(found["metadata"]["deletionTimestamp"]) >= earliest
+    else:
+        assert found is None

@@ -25,7 +25,7 @@ def test_body_overrides_the_query() -> None:
     found = read_options(deletion({"gracePeriodSeconds": -1, "preconditions": {"uid": "1"}}, "dryRun=All"))
 
     assert found == {
-        "gracePeriodSeconds": 1,
+        "gracePeriodSeconds": -1,
         "preconditions": {"uid": "1"},
         "dryRun": False,
         "propagationPolicy": None,
