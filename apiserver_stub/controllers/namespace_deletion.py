@@ -7,27 +7,33 @@ Pods that are assigned to a node are deleted gracefully, so the deletion takes a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.controllers.change_feed import ChangeFeed
+from apiserver_stub.controllers.leases import CONTROLLER_MANAGER, is_held
 from apiserver_stub.controllers.loop import run_controller
+from apiserver_stub.controllers.namespace_conditions import RemainingContents, merged_conditions
 from apiserver_stub.controllers.work_queue import WorkQueue
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
 from apiserver_stub.verbs.delete import FOREGROUND, ORPHAN, remove
-from nodeagent.base.aio import Clock
+from nodeagent.base.aio import Clock, SystemClock
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.registry import Registry, Resource
     from apiserver_stub.verbs.context import VerbContext
+    from nodeagent.base.identity import Identity
 
 _NAMESPACES, _PODS = "core/namespaces", "core/pods"
 _AT_ONCE = 50
 _PAUSE_SECONDS = 0.2
 _RETRY_SECONDS = 15.0
+_CONDITIONS_SECONDS = 2.0
+"""Minimum time between two updates of the conditions of a namespace, whose contents may be removed one by one."""
 _OPTIONS: Object = {
     "gracePeriodSeconds": None,
     "preconditions": {},
@@ -37,22 +43,30 @@ _OPTIONS: Object = {
 }
 
 
-async def run_namespace_deletion(context: VerbContext, registry: Registry) -> None:
+async def run_namespace_deletion(context: VerbContext, registry: Registry, identity: Identity) -> None:
     """Run the namespace deletion controller until cancelled."""
-    await NamespaceDeletion(context, registry).run()
+    await NamespaceDeletion(context, registry, identity).run()
 
 
 class NamespaceDeletion:
-    """Controller of terminating namespaces."""
+    """Controller of terminating namespaces.
 
-    def __init__(self, context: VerbContext, registry: Registry, clock: Clock | None = None) -> None:
-        self._context, self._registry = context, registry
+    While a kube-controller-manager runs, it sets the conditions instead of this controller.
+    """
+
+    def __init__(
+        self, context: VerbContext, registry: Registry, identity: Identity, clock: Clock | None = None
+    ) -> None:
+        self._context, self._registry, self._identity = context, registry, identity
+        self._clock = clock or SystemClock()
         self._resources: dict[str, Resource] = {}
         self._feed: ChangeFeed | None = None
         self._read_registry()
         registry.listen(self._read_registry)
-        self._queue: WorkQueue[str] = WorkQueue("namespace-deletion", clock, interval_seconds=_PAUSE_SECONDS)
+        self._queue: WorkQueue[str] = WorkQueue("namespace-deletion", self._clock, interval_seconds=_PAUSE_SECONDS)
         self._terminating: set[str] = set()
+        self._updated: dict[str, float] = {}
+        """Namespace → time of the last update of its conditions."""
 
     async def run(self) -> None:
         self._feed = ChangeFeed(self._context.store, [_NAMESPACES, *self._resources], self)
@@ -80,6 +94,7 @@ class NamespaceDeletion:
     def remove(self, collection: str, record: Record) -> None:
         if collection == _NAMESPACES:
             self._terminating.discard(record.key)
+            self._updated.pop(record.key, None)
         else:
             self._queue_terminating(record.key.partition("/")[0])
 
@@ -94,9 +109,12 @@ class NamespaceDeletion:
         errors: list[ApiError] = []
         for resource in self._due(namespace):
             await self._delete_all(resource, namespace, errors)
+        remaining = await self._remaining(namespace, errors)
+        if remaining.resources or errors:
+            await self._show(namespace, remaining)
         if errors:
             raise errors[0]
-        if any(self._contents(resource, namespace) for resource in self._resources.values()):
+        if remaining.resources:
             self._queue.add_after(namespace, _RETRY_SECONDS)  # A fallback: deletions queue the namespace.
         else:
             await self._finalize(namespace)
@@ -129,6 +147,43 @@ class NamespaceDeletion:
     async def _delete(self, resource: Resource, record: Record) -> None:
         await remove(self._context, resource, record.key, record.key.rpartition("/")[2], dict(_OPTIONS))
 
+    async def _remaining(self, namespace: str, errors: Sequence[ApiError]) -> RemainingContents:
+        found = RemainingContents()
+        found.errors = [error.message for error in errors]
+        for resource in self._resources.values():
+            records = self._context.store.collection(resource.storage).select(f"{namespace}/")
+            for number, record in enumerate(records):
+                found.resources[f"{resource.plural}.{resource.group}"] += 1
+                if b'"finalizers"' in record.data:
+                    found.finalizers.update(objects.decode(record.data)["metadata"].get("finalizers") or ())
+                if number % _AT_ONCE == _AT_ONCE - 1:
+                    await asyncio.sleep(0)
+        return found
+
+    async def _show(self, namespace: str, remaining: RemainingContents) -> None:
+        """Set the conditions of *namespace*, now or later."""
+        if is_held(self._context.store, CONTROLLER_MANAGER, self._clock.wall(), self._identity):
+            return
+        pause = self._updated.get(namespace, -_CONDITIONS_SECONDS) + _CONDITIONS_SECONDS - self._clock.now()
+        if pause > 0:
+            self._queue.add_after(namespace, pause)
+            return
+
+        def decide(current: Record | None) -> Outcome:
+            if current is None:
+                raise LookupError(namespace)
+            obj: Object = objects.decode(current.data)
+            before = (obj.get("status") or {}).get("conditions")
+            conditions = merged_conditions(before or (), remaining.conditions())
+            if conditions == before:
+                return Keep()
+            self._updated[namespace] = self._clock.now()
+            obj["status"] = {**(obj.get("status") or {}), "conditions": conditions}
+            return Put(objects.encode_for_store(obj))
+
+        with contextlib.suppress(LookupError):  # Deleted by another server of the same store.
+            await self._context.store.update(_NAMESPACES, namespace, decide)
+
     async def _finalize(self, namespace: str) -> None:
         def decide(current: Record | None) -> Outcome:
             if current is None:
@@ -139,12 +194,15 @@ class NamespaceDeletion:
             finalizers = spec["finalizers"] = [name for name in before if name != "kubernetes"]
             if not finalizers and not obj["metadata"].get("finalizers"):
                 return Remove(objects.encode_for_store(obj))
-            return Keep() if finalizers == before else Put(objects.encode_for_store(obj))
+            status: Object = obj.get("status") or {}
+            conditions = merged_conditions(status.get("conditions") or (), RemainingContents().conditions())
+            if finalizers == before and conditions == status.get("conditions"):
+                return Keep()
+            obj["status"] = {**status, "conditions": conditions}
+            return Put(objects.encode_for_store(obj))
 
-        try:
+        with contextlib.suppress(LookupError):  # Deleted by another server of the same store.
             await self._context.store.update(_NAMESPACES, namespace, decide)
-        except LookupError:
-            return  # Deleted by another server of the same store.
 
 
 def _is_deleted(record: Record) -> bool:

@@ -139,7 +139,7 @@ def _objects(options: Options, parts: ControllerResources) -> Iterator[tuple[str
     context, registry, identity = parts.context, parts.registry, options.identity
     store = context.store
     if options.runs_controller("namespace-controller"):
-        yield "namespaces", partial(run_namespace_deletion, context, registry)
+        yield "namespaces", partial(run_namespace_deletion, context, registry, identity)
     restores_ca = not options.store_servers  # Another server of the same store may have another CA.
     filled = partial(keep_namespaces_filled, store, identity, parts.ca_certificate, restores_ca=restores_ca)
     yield "namespace-contents", filled

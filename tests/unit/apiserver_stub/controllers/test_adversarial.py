@@ -88,7 +88,7 @@ CONTROLLERS: dict[str, Make] = {
     "garbage": lambda store, clock: GarbageCollector(context(store), REGISTRY, clock).run(),
     "legacy tokens": lambda store, clock: LegacyTokenTracking(store, Identity(), clock).run(),
     "namespace contents": lambda store, clock: NamespaceContents(store, Identity(), "CA", clock=clock).run(),
-    "namespace deletion": lambda store, clock: NamespaceDeletion(context(store), REGISTRY, clock).run(),
+    "namespace deletion": lambda store, clock: NamespaceDeletion(context(store), REGISTRY, Identity(), clock).run(),
     "quotas": quotas,
     "scheduler": lambda store, clock: Scheduler(store, Identity(), 3600, build_gates({}), clock).run(),
     "roles": lambda store, clock: keep_aggregated(store, clock=clock, identity=Identity()),
