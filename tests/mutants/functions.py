@@ -16,9 +16,11 @@ class LoadedFunctions:
 
     def __init__(self) -> None:
         self._by_path: defaultdict[str, list[FunctionType]] = defaultdict(list)
+        gc.unfreeze()  # The collector does not list frozen objects, such as those of collected tests.
         for found in gc.get_objects():
             if type(found) is FunctionType:
                 self._by_path[found.__code__.co_filename].append(found)
+        gc.freeze()
 
     def mutate(self, mutant: Mutant) -> bool:
         """Replace the functions that contain the condition of *mutant*.

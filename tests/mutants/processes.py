@@ -12,7 +12,8 @@ from pathlib import Path
 from tests.mutants.sites import ROOT, Mutant
 
 HOOK = Path(__file__).parent / "hook"
-PYTEST = ("-x", "-q", "--no-header", "-p", "no:cacheprovider")
+PYTEST = ("-x", "-q", "--no-header", "-p", "no:cacheprovider", "--assert=plain")
+"""Options of pytest. Its import hook for assertions would load modules before ours does."""
 
 
 def detect(mutant: Mutant, tests: Sequence[str], log: Path, seconds: float) -> bool:

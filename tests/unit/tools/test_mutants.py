@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import importlib.util
 import os
 import subprocess
@@ -95,6 +96,7 @@ def test_function_of_a_loaded_module_is_mutated(package, monkeypatch):
     monkeypatch.setattr(functions, "ROOT", package)
     limited = _load(package / "limits" / "pods.py").limited
     before = limited(5, 5)
+    gc.freeze()  # As after the collection of tests.
 
     assert LoadedFunctions().mutate(sites.mutants("limits/pods.py")[2])
 
