@@ -300,11 +300,10 @@ def _message(state: api.ContainerState) -> str:
 def _with_messages_within(limit: int, status: ContainerStatus) -> ContainerStatus:
     states = {}
     for name, state in (("state", status.state), ("last_state", status.last_state)):
-        reported = _message(state).encode()
-        if state.terminated is not None and len(reported) > limit:
-            shorter = msgspec.structs.replace(state.terminated, message=reported[:limit].decode(errors="ignore"))
-            states[name] = api.ContainerState(terminated=shorter)
-    return msgspec.structs.replace(status, **states) if states else status
+        if (end := state.terminated) is not None:
+            message = end.message.encode()[:limit].decode(errors="ignore")
+            states[name] = api.ContainerState(terminated=msgspec.structs.replace(end, message=message))
+    return msgspec.structs.replace(status, **states)
 
 
 def by_name(statuses: Sequence[ContainerStatus] | None) -> dict[str, ContainerStatus]:

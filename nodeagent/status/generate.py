@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -200,29 +200,26 @@ def _phase(pod: Pod, init: Sequence[ContainerStatus], regular: Sequence[Containe
     """Return the phase that follows from the container states, with the kubelet's precedence."""
     containers = {c.name: c for _, c in pod.containers()}
     sidecars = {c.name for c in pod.spec.init_containers or () if c.restartable_init}
-    initializing = pending = False
+    pending = False
     for status in init:
         if status.name in sidecars:
-            initializing = initializing or not status.started
             continue
         done = status.state.terminated or (status.last_state.terminated if status.state.waiting else None)
         if done is not None and done.exit_code != 0:
             if not _restarts(pod, containers[status.name], done):
                 return PodPhase.FAILED
-            initializing = True
         elif done is None:
             pending = True  # Also after the pod ran in an earlier sandbox, as after a reboot of the node.
     running = sum(1 for s in regular if s.state.running is not None)
     stopped = {s.name: s.state.terminated for s in regular if s.state.terminated is not None}
     fresh = sum(1 for s in regular if s.state.waiting is not None and s.last_state.terminated is None)
     restarting = len(regular) - running - len(stopped) - fresh
-    has_started = running or stopped or restarting
-    if pending or (initializing and not has_started) or fresh:
-        return PodPhase.PENDING if not ended else _terminated_phase(regular, stopped)
+    if pending or fresh:
+        return PodPhase.PENDING if not ended else _terminated_phase(regular)
     if running:
         return PodPhase.RUNNING
     if ended:
-        return _terminated_phase(regular, stopped)
+        return _terminated_phase(regular)
     if stopped or restarting:
         if restarting or any(_restarts(pod, containers[name], state) for name, state in stopped.items()):
             return PodPhase.RUNNING
@@ -235,9 +232,9 @@ def _restarts(pod: Pod, container: Container, end: ContainerStateTerminated) -> 
     return end.reason == RESTARTING_ALL_CONTAINERS or restarts_after_exit(pod, container, end.exit_code)
 
 
-def _terminated_phase(regular: Sequence[ContainerStatus], stopped: Collection[object]) -> PodPhase:
+def _terminated_phase(regular: Sequence[ContainerStatus]) -> PodPhase:
     good = regular and all(s.state.terminated is not None and s.state.terminated.exit_code == 0 for s in regular)
-    return PodPhase.SUCCEEDED if good and stopped else PodPhase.FAILED
+    return PodPhase.SUCCEEDED if good else PodPhase.FAILED
 
 
 def _final_phase(computed: PodPhase, inputs: PodStatusInputs, alive: bool) -> tuple[str, str, str]:
@@ -376,9 +373,8 @@ def _with_transition_times(
     result = []
     for condition in conditions:
         previous = old.pop(condition.type, None)
-        same = previous is not None and previous.status == condition.status and previous.last_transition_time
-        transition_time = previous.last_transition_time if same and previous else now.replace(microsecond=0)
-        result.append(msgspec.structs.replace(condition, last_transition_time=transition_time))
+        since = previous.last_transition_time if previous and previous.status == condition.status else None
+        result.append(msgspec.structs.replace(condition, last_transition_time=since or now.replace(microsecond=0)))
     return [*result, *old.values()]
 
 

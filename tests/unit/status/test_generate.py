@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 
 from nodeagent.contracts.pods import WaitingReason
@@ -451,3 +452,189 @@ def test_terminal_phase_is_not_presented_while_the_pod_uses_claims():
 
     assert presentable(status, before, None, uses_claims=True).phase == "Running"
     assert presentable(status, before, None) == status
+
+
+def test_addresses_of_a_removed_sandbox_are_retained_by_ended_pods_only():
+    pod, before = make_pod("web"), [PodIp(ip="10.1.0.9")]
+
+    def addresses(phase, **more):
+        return generate_status(pod, observe(None, pod, PodStatus(phase=phase, pod_ips=before), **more)).pod_ips
+
+    assert addresses("Running") is None
+    assert addresses("Succeeded") == addresses("Failed") == addresses("Running", ended=True) == before
+
+
+def test_pod_is_ready_to_start_containers_while_its_latest_sandbox_is():
+    def ready(pod, *, kill=False):
+        runtime = FakeRuntime()
+        runtime.start("main", pod)
+        if kill:
+            runtime.kill_sandbox(runtime.pod(pod.uid).sandboxes[0].id)
+        return condition(generate_status(pod, observe(runtime, pod)), "PodReadyToStartContainers").status
+
+    assert ready(make_pod("web")) == "True"
+    assert ready(make_pod("web"), kill=True) == "False"
+    without_network = replace(FakeRuntime().pod("uid"), sandboxes=())
+    status = generate_status(make_pod("web"), PodStatusInputs(runtime=without_network, before=PodStatus(), now=NOW))
+    assert condition(status, "PodReadyToStartContainers").status == "False"
+
+
+def test_pod_that_restarts_all_containers_stays_initialized():
+    rules = [{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}]
+    initialized = PodStatus(conditions=[PodCondition(type="Initialized", status="True")])
+    never = PodStatus(conditions=[PodCondition(type="Initialized", status="False")])
+    plain = make_pod("web", init_containers=["prepare"])
+    restarting = make_pod("web", init_containers=[make_container("prepare", restart_policy_rules=rules)])
+
+    def state(pod, before):
+        return condition(generate_status(pod, observe(None, pod, before)), "Initialized").status
+
+    assert state(restarting, initialized) == "True"
+    assert state(restarting, never) == state(plain, initialized) == "False"
+
+
+def test_condition_of_a_resize_is_reported_until_the_resize_completes():
+    earlier = datetime(2023, 1, 1, tzinfo=UTC)
+    pending = PodCondition(type="PodResizePending", status="True", last_transition_time=earlier)
+    before, pod = PodStatus(phase="Running", conditions=[pending]), make_pod("web")
+
+    def shown(before, **more):
+        status = generate_status(pod, observe(None, pod, before, **more))
+        return [c for c in status.conditions if c.type == pending.type]
+
+    assert shown(before, resize_conditions=[replace_time(pending, None)]) == [pending]
+    assert shown(before) == []
+    assert shown(PodStatus(phase="Failed"), resize_conditions=[pending]) == []
+
+
+def replace_time(condition, time):
+    return msgspec.structs.replace(condition, last_transition_time=time)
+
+
+def test_transition_time_is_that_of_the_change():
+    pod, earlier = make_pod("web"), datetime(2023, 1, 1, tzinfo=UTC)
+
+    def time(state, since):
+        before = PodStatus(conditions=[PodCondition(type="Ready", status=state, last_transition_time=since)])
+        return condition(generate_status(pod, observe(None, pod, before)), "Ready").last_transition_time
+
+    assert (time("False", earlier), time("True", earlier), time("False", None)) == (earlier, NOW, NOW)
+
+
+def test_phase_follows_the_states_of_all_containers():
+    sidecar = make_container("proxy", restart_policy="Always")
+    exits = {"ok": 0, "failed": 1}
+
+    def phase(states, *, init=(), policy="Always", ended=False):
+        """Phase of a pod; states: ``run``, ``ok`` (exited with 0), ``failed`` and ``-`` (never started)."""
+        names = [f"c{number}" for number in range(len(states))]
+        pod = make_pod("web", containers=names, init_containers=[sidecar, "i"] if init else (), restart_policy=policy)
+        runtime = FakeRuntime()
+        for name, state in (*zip(("proxy", "i"), init, strict=False), *zip(names, states, strict=True)):
+            if state != "-":
+                started = runtime.start(name, pod)
+                if state in exits:
+                    runtime.exit(started, exits[state])
+        status = generate_status(pod, observe(runtime, pod, ended=ended))
+        return status.phase
+
+    assert phase(["run", "ok"], policy="Never") == "Running"
+    assert phase(["run", "-"]) == "Pending"
+    assert phase(["ok", "-"], policy="Never") == "Pending"
+    assert phase(["ok", "failed"], policy="Never") == "Failed"
+    assert phase(["ok", "failed"], policy="OnFailure") == "Running"
+    assert phase(["ok", "ok"], policy="OnFailure") == "Succeeded"
+    assert phase(["run"], init=["run", "run"]) == "Pending"
+    assert phase(["run"], init=["-", "ok"]) == phase(["run"], init=["failed", "ok"]) == "Running"
+    assert phase(["run"], init=["run", "failed"]) == "Running"
+    assert phase(["-"], init=["run", "failed"], policy="Never") == "Failed"
+    assert phase(["-"], ended=True) == phase(["ok", "-"], ended=True) == phase(["ok", "failed"], ended=True) == "Failed"
+    assert phase(["ok", "ok"], ended=True) == "Succeeded"
+
+
+def test_completed_container_waits_for_its_restart_and_is_not_ready():
+    pod, runtime = make_pod("web", init_containers=["prepare"]), FakeRuntime()
+    runtime.exit(runtime.start("prepare", pod), 0)
+    runtime.exit(runtime.start("main", pod), 0)
+    waiting = dict.fromkeys(("prepare", "main"), WaitingReason("CrashLoopBackOff"))
+
+    status = generate_status(pod, observe(runtime, pod, waiting=waiting))
+
+    (main,), (prepare,) = status.container_statuses, status.init_container_statuses
+    assert (main.state.waiting.reason, main.ready, prepare.ready) == ("CrashLoopBackOff", False, True)
+
+
+def test_running_init_and_ephemeral_containers_are_not_ready():
+    debugger = {"name": "debug", "image": "debug:1"}
+    sidecar = make_container("proxy", restart_policy="Always")
+    pod = make_pod("web", init_containers=["prepare", sidecar], ephemeral_containers=[debugger])
+    runtime = FakeRuntime()
+    for name in ("prepare", "proxy", "main", "debug"):
+        runtime.start(name, pod)
+
+    status = generate_status(pod, observe(runtime, pod))
+
+    groups = (status.init_container_statuses, status.container_statuses, status.ephemeral_container_statuses)
+    ready = {each.name: (each.started, each.ready) for group in groups for each in group}
+    assert ready == {"prepare": (True, False), "proxy": (True, True), "main": (True, True), "debug": (True, False)}
+
+
+def test_times_of_a_container_have_whole_seconds_or_are_absent():
+    pod, runtime = make_pod("web", containers=["a", "b"]), FakeRuntime()
+    runtime.start("a", pod)
+    seen = runtime.pod(pod.uid)
+    (run,) = seen.containers
+    ended = replace(run, name="b", state=ContainerState.EXITED, started_at=0, created_at=5_900_000_000, finished_at=0)
+    runs = (replace(run, started_at=1_999_999_999), ended)
+
+    status = generate_status(pod, PodStatusInputs(runtime=replace(seen, containers=runs), before=PodStatus(), now=NOW))
+
+    running, terminated = (each.state for each in status.container_statuses)
+    assert running.running.started_at == datetime.fromtimestamp(1, UTC)
+    assert terminated.terminated.started_at == datetime.fromtimestamp(5, UTC)
+    assert terminated.terminated.finished_at is None
+
+
+def test_restart_count_never_decreases():
+    pod, runtime = make_pod("web"), FakeRuntime()
+    runtime.start("main", pod)
+    seen = runtime.pod(pod.uid)
+    key = "io.kubernetes.container.restartCount"
+
+    def count(annotation, attempt, before=None):
+        annotations = {key: annotation} if annotation is not None else {}
+        run = replace(seen.containers[0], attempt=attempt, annotations=annotations)
+        old = PodStatus(container_statuses=[msgspec.structs.replace(shown, restart_count=before)] if before else None)
+        status = generate_status(pod, PodStatusInputs(runtime=replace(seen, containers=(run,)), before=old, now=NOW))
+        return status.container_statuses[0].restart_count
+
+    (shown,) = generate_status(pod, observe(runtime, pod)).container_statuses
+    assert [count("3", 1), count(None, 2), count("many", 2), count("3", 1, before=7)] == [3, 2, 2, 7]
+
+
+def test_lost_container_counts_as_a_restart_unless_the_pod_ended():
+    pod, runtime = make_pod("web", init_containers=["prepare"]), FakeRuntime()
+    runtime.exit(runtime.start("prepare", pod), 0)
+    runtime.start("main", pod)
+    before = generate_status(pod, observe(runtime, pod))
+
+    (lost,) = generate_status(pod, observe(None, pod, before)).container_statuses
+    (ended,) = generate_status(pod, observe(None, pod, before, ended=True)).container_statuses
+
+    assert (lost.state.waiting.reason, lost.last_state.terminated.exit_code) == ("PodInitializing", 137)
+    assert "could not be located when the pod was deleted" in lost.last_state.terminated.message
+    assert "could not be located when the pod was terminated" in ended.state.terminated.message
+    (known,) = before.container_statuses
+    assert (lost.restart_count, ended.restart_count) == (known.restart_count + 1, known.restart_count)
+    assert ended.container_id == known.container_id
+
+
+def test_container_that_never_ran_is_waiting_and_has_no_restarts():
+    pod = make_pod("web")
+    waiting = {"main": WaitingReason("ImagePullBackOff", "Back-off pulling image")}
+    first = generate_status(pod, observe(None, pod, waiting=waiting))
+    second = generate_status(pod, observe(None, pod, first))
+
+    assert first.container_statuses[0].state.waiting.reason == "ImagePullBackOff"
+    assert second.container_statuses[0].state.waiting.reason == "ContainerCreating"
+    assert second.container_statuses[0].restart_count == 0

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
+from nodeagent import hookimpl
 from nodeagent.base.release import NEWEST, OLDEST
 from nodeagent.config.features import build_gates
 from nodeagent.contracts.api import PODS
@@ -41,12 +42,13 @@ def make_manager(
     release=OLDEST,
     probes=None,
     device_health=lambda uid, container: {},
+    plugins=None,
     **gates,
 ):
     return StatusManager(
         api=lambda: api,
         clock=clock,
-        plugins=PluginManager(),
+        plugins=plugins or PluginManager(),
         probes=probes or (lambda container_id, kind: None),
         host_ips=lambda: ["10.0.0.1"],
         runtime_name=lambda: "fake",
@@ -459,3 +461,174 @@ def test_steady_status_follows_each_input(clock, changed, value, reported):
     manager.update(pod, observed)
 
     assert reported(to_wire(manager.get(pod.uid))) != before
+
+
+async def test_status_of_a_pod_that_was_not_found_is_sent_with_the_next_sync(clock):
+    api, runtime, pod = FakeApi(), FakeRuntime(clock), make_pod("web")
+    manager, standalone = make_manager(clock, api), make_manager(clock)
+    runtime.start("main", pod)
+    observed = runtime.pod(pod.uid)
+
+    async with sending(manager):
+        for _ in range(3):
+            manager.update(pod, observed)
+            standalone.update(pod, observed)
+        await clock.settle()
+        await api.create(PODS, {"metadata": {"name": "web", "uid": pod.uid}}, "default")
+        manager.update(pod, observed)
+        await clock.settle()
+        sent = len(api.made("patch"))
+        manager.update(pod, observed)
+        await clock.settle()
+
+    assert (sent, len(api.made("patch"))) == (2, 2)
+    assert api.find(PODS, "web")["status"]["phase"] == "Running"
+
+
+async def test_status_overwritten_repeatedly_is_checked_once(clock):
+    api, runtime, pod, triggered = FakeApi(), FakeRuntime(clock), make_pod("web"), []
+    await api.create(PODS, {"metadata": {"name": "web", "uid": pod.uid}}, "default")
+    manager = make_manager(clock, api, triggered.append)
+    runtime.start("main", pod)
+    status = manager.update(pod, runtime.pod(pod.uid))
+    lost = with_condition(msgspec.structs.replace(pod, status=status), "Ready", "False")
+    ended = msgspec.structs.replace(pod, status=msgspec.structs.replace(lost.status, phase="Failed"))
+
+    async with sending(manager):
+        await clock.settle()
+        manager.record_api_status(ended)
+        await clock.advance(2 * OVERWRITE_CHECK_SECONDS)
+        assert triggered == [], "terminal statuses stay"
+        for _ in range(3):
+            manager.record_api_status(lost)
+            await clock.advance(OVERWRITE_CHECK_SECONDS / 4)
+        await clock.advance(2 * OVERWRITE_CHECK_SECONDS)
+        assert triggered == [pod.uid]
+        manager.update(pod, runtime.pod(pod.uid))
+        await clock.settle()
+        manager.record_api_status(lost)
+        await clock.advance(OVERWRITE_CHECK_SECONDS / 2)
+        manager.record_api_status(msgspec.structs.replace(pod, status=status))
+        await clock.advance(OVERWRITE_CHECK_SECONDS)
+        assert triggered == [pod.uid], "the status was repaired before the check"
+
+
+async def test_outage_and_recovery_are_logged_once(clock, caplog):
+    caplog.set_level("INFO")
+    api = FakeApi()
+    manager = make_manager(clock, api)
+    api.fail("patch", ApiUnavailable("away"), times=4)
+
+    async with sending(manager):
+        for name in ("a", "b"):
+            manager.update(make_pod(name), None)
+        await clock.advance(30)
+
+    messages = [record.message for record in caplog.records if record.levelname == "INFO"]
+    assert messages == ["Failed to update status for pod", "Pod status updates recovered"]
+
+
+async def test_pod_forgotten_while_its_status_is_sent_does_not_stop_the_others(clock):
+    api = FakeApi()
+    manager = make_manager(clock, api)
+    one, failing, other = (make_pod(name) for name in ("one", "failing", "other"))
+
+    async with sending(manager):
+        api.hang("patch")
+        manager.update(one, None)
+        await clock.settle()
+        manager.forget(one.uid)
+        api.recover("patch")
+        api.fail("patch", ApiUnavailable("away"))
+        manager.update(failing, None)
+        await clock.settle()
+        manager.forget(failing.uid)
+        await clock.advance(60)
+        manager.update(other, None)
+        await clock.settle()
+
+    assert manager.get(one.uid) is None
+    assert [call.name for call in api.made("patch")].count("other") == 1
+
+
+async def test_backoff_starts_again_after_a_status_was_accepted(clock):
+    api, runtime, pod = FakeApi(), FakeRuntime(clock), make_pod("web")
+    await api.create(PODS, {"metadata": {"name": "web", "uid": pod.uid}}, "default")
+    manager = make_manager(clock, api)
+
+    async with sending(manager):
+        api.fail("patch", ApiUnavailable("away"), times=6)
+        manager.update(pod, None)
+        await clock.advance(60)
+        before = len(api.made("patch"))
+        api.fail("patch", ApiUnavailable("away"))
+        runtime.start("main", pod)
+        manager.update(pod, runtime.pod(pod.uid))
+        await clock.advance(1)
+
+    assert (before, len(api.made("patch"))) == (7, 9)
+
+
+async def test_plugins_are_notified_of_each_change_of_a_status(clock):
+    seen = []
+
+    class Listener:
+        @hookimpl
+        async def nodeagent_pod_status_changed(self, pod, status):
+            seen.append((pod.name, status.phase))
+
+    plugins = PluginManager()
+    plugins.register(Listener(), name="listener")
+    runtime, pod = FakeRuntime(clock), make_pod("web", annotations={"kubernetes.io/config.source": "file"})
+    manager = make_manager(clock, FakeApi(), plugins=plugins)
+
+    async with sending(manager):
+        for start in (False, False, True):
+            if start:
+                runtime.start("main", pod)
+            manager.update(pod, runtime.pod(pod.uid))
+            await clock.settle()
+        manager.terminated(pod)
+        await clock.settle()
+
+    assert seen == [("web", "Pending"), ("web", "Running")]
+
+
+async def test_flush_reports_the_number_of_unsent_statuses(clock, caplog):
+    api = FakeApi()
+    manager = make_manager(clock, api)
+    api.hang("patch")
+
+    async with sending(manager):
+        await manager.flush(0.01)
+        assert caplog.records == []
+        for name in ("a", "b"):
+            manager.update(make_pod(name), None)
+        await clock.settle()
+        await manager.flush(0.01)
+
+    (record,) = caplog.records
+    assert (record.message, record.pods) == ("Failed to send all pod statuses in time", 2)
+
+
+async def test_pod_is_deleted_only_when_requested_and_never_if_static(clock):
+    api = FakeApi()
+    deletion = {"deletion_timestamp": clock.wall(), "deletion_grace_period_seconds": 0}
+    static = {"kubernetes.io/config.source": "file"}
+    mirror = make_pod("static")
+    manager = make_manager(clock, api, mirror_of=lambda pod: mirror)
+    pods = [
+        make_pod("kept"),
+        make_pod("running", metadata=deletion),
+        make_pod("static", annotations=static, metadata=deletion),
+    ]
+
+    async with sending(manager):
+        for pod in pods:
+            manager.update(pod, None, ended=True)
+            if pod.name != "running":
+                manager.terminated(pod)
+        manager.terminated(make_pod("unknown", metadata=deletion))
+        await clock.settle()
+
+    assert api.made("delete") == []
