@@ -99,7 +99,7 @@ class Populator:
 
     def _request_again(self, current: NodeVolume, pod: Pod, volume: Volume) -> bool:
         desired = current.desired.get(pod.uid)
-        if desired is None or (desired.spec.volume is not volume and desired.spec.volume != volume):
+        if desired is None or desired.spec.volume != volume:
             return False
         desired.pod, desired.requested = pod, True
         return True
@@ -273,5 +273,5 @@ def check_mode(spec: VolumeSpec, modes: set[VolumeMode], kind: PersistentVolumeK
     if spec.mode is VolumeMode.FILESYSTEM and VolumeMode.BLOCK in modes:
         raise VolumeError(f"volume {name} has volumeMode Filesystem, but is specified in volumeDevices")
     block = features_of(kind).block
-    if spec.mode is VolumeMode.BLOCK and not (block is not None and block.supports_block):
+    if spec.mode is VolumeMode.BLOCK and (block is None or not block.supports_block):
         raise VolumeError(f'volume "{spec.name}": volumes of {kind.plugin_name(spec)} cannot be used as block devices')

@@ -26,6 +26,8 @@ _CALLS = {
     metrics.VERIFY_ATTACHED: ("Attaching", "VerifyControllerAttachedVolume"),
     metrics.EXPAND: ("Mounted", "NodeExpandVolume"),
 }
+_MOUNT_STEPS = {"Attaching": "WaitForAttach", "Staging": "MountDevice"}
+"""Call of a mount that has not reached the volume of the pod, by phase."""
 
 
 def volume_states(
@@ -119,10 +121,8 @@ def _state(volume: NodeVolume, operation: Operation | None, failure: Failure | N
     if operation is not None:
         phase, call = _CALLS.get(operation.name, (phase, operation.name))
         since = operation.started
-        if phase == "Mounting" and state.phase == "Mounted":
-            phase = "Mounted"
-        elif phase == "Mounting" and state.phase == "Staging":
-            phase, call = "Staging", "MountDevice"
+        if phase == "Mounting" and state.phase in ("Attaching", "Staging", "Mounted"):
+            phase, call = state.phase, _MOUNT_STEPS.get(state.phase, call)
     error, due = "", 0.0
     if failure is not None:
         error = failure.text
