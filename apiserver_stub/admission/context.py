@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import field
 
 from apiserver_stub.admission.manifest_reloads import ManifestReloads
+from apiserver_stub.admission.metrics import AdmissionMetrics
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.cel.authorization import Decide
 from nodeagent.base.structs import Struct
@@ -67,3 +68,5 @@ class AdmissionContext(Struct, frozen=True, kw_only=True):
     """Create the namespace of that name with its default objects; an existing one is left unchanged."""
     manifest_reloads: ManifestReloads = field(default_factory=ManifestReloads)
     """Results of reading the manifests of plugins."""
+    metrics: AdmissionMetrics = field(default_factory=AdmissionMetrics)
+    """Metrics of plugins and webhooks."""

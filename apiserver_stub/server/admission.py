@@ -107,7 +107,7 @@ async def build_admission(
     ]
     for plugin in plugins:
         _start_controller(plugin, options, store, registry, leadership, tasks)
-    return AdmissionChain(plugins, context.manifest_reloads)
+    return AdmissionChain(plugins, context.manifest_reloads, context.metrics)
 
 
 async def create_plugins(

@@ -121,6 +121,7 @@ async def build_pipeline(
         collectors.append(partial(metrics.show_fairness, fairness=flow_control))
     collectors += [
         show_work_queues,
+        admission.metrics.show_on,
         partial(metrics.show_remotes, remotes=remotes),
         partial(metrics.show_storage, monitor=monitor, requests=store_requests),
         partial(metrics.show_version, reported=options.reported_version, gates=gates, release=release),

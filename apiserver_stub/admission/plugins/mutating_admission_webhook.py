@@ -35,7 +35,15 @@ class MutatingAdmissionWebhook(WebhookPlugin):
         users = await asyncio.to_thread(configured_users, cls.name, context.config, context.config_dir)
         manifests = await load_manifests(cls.name, context, (cls.kind,))
         client = context.webhooks.with_users(users)
-        return cls(context.lister, context.registry, client, context.authorize, context.identity, manifests)
+        return cls(
+            context.lister,
+            context.registry,
+            client,
+            context.authorize,
+            context.identity,
+            manifests,
+            metrics=context.metrics,
+        )
 
     async def admit(self, call: AdmissionRequest) -> None:
         if not self.current(call.resource):

@@ -28,7 +28,15 @@ class ValidatingAdmissionWebhook(WebhookPlugin):
         users = await asyncio.to_thread(configured_users, cls.name, context.config, context.config_dir)
         manifests = await load_manifests(cls.name, context, (cls.kind,))
         client = context.webhooks.with_users(users)
-        return cls(context.lister, context.registry, client, context.authorize, context.identity, manifests)
+        return cls(
+            context.lister,
+            context.registry,
+            client,
+            context.authorize,
+            context.identity,
+            manifests,
+            metrics=context.metrics,
+        )
 
     async def validate(self, call: AdmissionRequest) -> None:
         if not self.current(call.resource):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.admission.listers import Lister
 from apiserver_stub.admission.manifests import Manifests
+from apiserver_stub.admission.metrics import CALL_FAILED, AdmissionMetrics
 from nodeagent.base.structs import Struct
 
 if TYPE_CHECKING:
@@ -55,6 +57,10 @@ class Hook(Struct, frozen=True):
         return str(self.spec["name"])
 
     @property
+    def fails_open(self) -> bool:
+        return self.spec.get("failurePolicy") == "Ignore"
+
+    @property
     def key(self) -> str:
         return f"{self.configuration}/{self.name}"
 
@@ -78,12 +84,15 @@ class WebhookPlugin(AdmissionPlugin):
         decide: Decide,
         identity: Identity,
         manifests: Manifests | None = None,
+        *,
+        metrics: AdmissionMetrics | None = None,
     ) -> None:
         self._group = identity.group("admissionregistration")
         self.annotation_prefix = identity.group(self.annotation_group)
         self._lister, self._registry, self._client, self._decide = lister, registry, client, decide
         self._collection = lister.store.collection(f"{self._group}/{self.plural}")
         self._manifests = manifests
+        self._metrics = metrics or AdmissionMetrics()
         self._static: tuple[list[Object], list[Hook]] = ([], [])
         self._seen_end = -1
         self._stored: list[Hook] = []
@@ -129,18 +138,29 @@ class WebhookPlugin(AdmissionPlugin):
         version = next((item for item in spec.get("admissionReviewVersions") or () if item in VERSIONS), VERSIONS[0])
         new, old = (await views_of(call, [seen_as]))[seen_as.api_version]
         body = request_body(call, seen_as, version, new, old)
+        started = time.perf_counter()
         try:
             review = await self._post(call, hook, body)
             response = read_response(review, body["apiVersion"], body["request"]["uid"], may_patch=may_patch)
         except WebhookCallError as error:
+            self._count(hook, call, started, CALL_FAILED, "calling_webhook_error", rejected=not hook.fails_open)
             self.on_failure(hook, call, f"failed to call webhook: {error}")
             return None
         for key, value in response.annotations.items():
             call.request.annotations[f"{hook.name}/{key}"] = value
         call.request.warnings.extend(response.warnings)
         if not response.allowed:
-            raise denial(hook.name, response.status)
+            rejection = denial(hook.name, response.status)
+            self._count(hook, call, started, rejection.code, "no_error", rejected=True)
+            raise rejection
+        self._count(hook, call, started, 200, "", rejected=False)
         return response
+
+    def _count(
+        self, hook: Hook, call: AdmissionRequest, started: float, code: int, error: str, *, rejected: bool
+    ) -> None:
+        seconds = time.perf_counter() - started
+        self._metrics.webhook_called(hook.name, self.kind, call.operation, seconds, code, error, rejected=rejected)
 
     def on_failure(self, hook: Hook, call: AdmissionRequest, problem: str) -> None:
         """Apply the failure policy after a failed call.
@@ -148,8 +168,9 @@ class WebhookPlugin(AdmissionPlugin):
         :raises ApiError: the failure policy is ``Fail``.
         """
         fields = {"webhook": hook.name, "err": problem}
-        if hook.spec.get("failurePolicy") == "Ignore":
+        if hook.fails_open:
             _log.warning("Failed calling webhook, failing open", extra=fields)
+            self._metrics.webhook_failed_open(hook.name, self.kind)
             return
         _log.warning("Failed calling webhook, failing closed", extra=fields)
         raise internal(f'failed calling webhook "{hook.name}": {problem}')
@@ -177,7 +198,7 @@ class WebhookPlugin(AdmissionPlugin):
             budget = Budget(CONDITIONS_LIMIT)
             return all(expression.evaluate(data, budget) is True for expression in hook.conditions)
         except CelError as error:
-            if hook.spec.get("failurePolicy") == "Ignore":
+            if hook.fails_open:
                 return False
             raise call.forbidden(f'failed to evaluate a match condition of webhook "{hook.name}": {error}') from error
 
@@ -190,6 +211,7 @@ class WebhookPlugin(AdmissionPlugin):
         if end != self._seen_end:
             configurations = (objects.decode(record.data) for record in self._collection.select())
             self._stored, self._seen_end = [hook for item in configurations for hook in _hooks_of(item)], end
+            self._metrics.retain_webhooks({hook.name for hook in (*static, *self._stored)}, self.kind)
         return [*static, *self._stored] if static else self._stored
 
     def _of_manifests(self) -> list[Hook]:

@@ -485,9 +485,21 @@ def test_webhooks_reject_requests_and_may_fail_open(api: Api, namespace: str, pr
     failed = rejection(api, "POST", maps, {"metadata": {"name": "stopped"}}, code=500)
     unknown = hook(provider, "/judge", namespace, matchConditions=[{"name": "x", "expression": "authorizer.x()"}])
     wrong = rejection(api, "POST", path, {"metadata": {"name": "odd"}, "webhooks": [unknown]}, code=422)
+    page = api.raw("GET", "/metrics")[2].decode()
     for name in ("judge", "open", "shut"):
         api.ok("DELETE", f"{path}/{name}")
+    api.ok("POST", maps, {"metadata": {"name": "after"}})
+    later = api.raw("GET", "/metrics")[2].decode()
 
+    counts = dict(line.rsplit(" ", 1) for line in page.splitlines() if line.startswith("apiserver_admission_webhook_"))
+    start, called = "apiserver_admission_webhook_", 'type="validating",operation="CREATE"'
+    assert counts[f'{start}request_total{{name="judge.example.com",{called},code="409",rejected="true"}}'] == "1"
+    assert counts[f'{start}request_total{{name="broken.example.com",{called},code="503",rejected="false"}}'] == "2"
+    assert counts[f'{start}fail_open_count{{name="broken.example.com",type="validating"}}'] == "2"
+    failure = f'name="broken.example.com",{called},error_type="calling_webhook_error",rejection_code="503"'
+    assert counts[f"{start}rejection_count{{{failure}}}"] == "1"
+    assert f'{start}admission_duration_seconds_count{{name="judge.example.com",{called},rejected="false"}}' in counts
+    assert "judge.example.com" not in later
     assert (code, headers["warning"]) == (201, '299 - "looked at"')
     assert denied == 'admission webhook "judge.example.com" denied the request: no bad names'
     assert failed.startswith(

@@ -14,6 +14,7 @@ from apiserver_stub.admission.plugins.always_deny import AlwaysDeny
 from apiserver_stub.admission.plugins.namespace_exists import NamespaceExists
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.kinds.registry import Resource
+from apiserver_stub.telemetry.exposition import Choice, Page
 from apiserver_stub.verbs.admission import AdmissionRequest
 from nodeagent.base.identity import Identity
 
@@ -50,6 +51,27 @@ async def test_late_mutation_reinvokes_all_plugins_once(call):
     await admission.admit(call({}))
 
     assert notes == ["a changes", "b changes"] * 2
+
+
+async def test_durations_are_counted_by_plugin_and_phase(call):
+    admission = AdmissionChain([Noting("a", []), AlwaysDeny()])
+    with pytest.raises(ApiError):
+        await admission.check(call({}))
+    with pytest.raises(ApiError):
+        await admission.check(call({}))
+    page = Page(Choice())
+
+    admission.metrics.show_on(page)
+
+    lines = [line for line in page.text()[0].decode().splitlines() if "_seconds_count" in line]
+    start, rest = "apiserver_admission", 'operation="CREATE",rejected'
+    assert sorted(lines) == [
+        f'{start}_controller_admission_duration_seconds_count{{name="AlwaysDeny",type="validate",{rest}="true"}} 2',
+        f'{start}_controller_admission_duration_seconds_count{{name="Noting",type="admit",{rest}="false"}} 2',
+        f'{start}_controller_admission_duration_seconds_count{{name="Noting",type="validate",{rest}="false"}} 2',
+        f'{start}_step_admission_duration_seconds_count{{type="admit",{rest}="false"}} 2',
+        f'{start}_step_admission_duration_seconds_count{{type="validate",{rest}="true"}} 2',
+    ]
 
 
 async def test_removed_resource_is_freed(call):
