@@ -54,7 +54,16 @@ def failed(pod: Object, job: Object) -> bool:
 
 def active(pod: Object) -> bool:
     """Return whether *pod* has neither terminated nor is being deleted."""
-    return dig(pod, ("status", "phase")) not in ("Succeeded", "Failed") and "deletionTimestamp" not in pod["metadata"]
+    return _runs(pod) and "deletionTimestamp" not in pod["metadata"]
+
+
+def terminating(pod: Object) -> bool:
+    """Return whether *pod* is being deleted and has not terminated yet."""
+    return _runs(pod) and "deletionTimestamp" in pod["metadata"]
+
+
+def _runs(pod: Object) -> bool:
+    return dig(pod, ("status", "phase")) not in ("Succeeded", "Failed")
 
 
 def ready(pod: Object) -> bool:

@@ -54,6 +54,11 @@ class _Pass(MutableStruct):
         return [pod for pod in self.pods if progress.active(pod)]
 
     @property
+    def terminating(self) -> int:
+        """Number of pods that are being deleted and have not terminated."""
+        return sum(map(progress.terminating, self.pods))
+
+    @property
     def indexed(self) -> bool:
         return bool(self.job["spec"].get("completionMode") == progress.INDEXED)
 
@@ -301,7 +306,7 @@ class Jobs(OwnerController):
             await self._delete(run, pod)
         missing = desired - len(active)
         if spec.get("podReplacementPolicy") == "Failed":
-            missing -= sum("deletionTimestamp" in pod["metadata"] and not progress.active(pod) for pod in run.pods)
+            missing -= run.terminating
         if missing <= 0:
             return
         record = self._failures.get(job["metadata"]["uid"])
@@ -380,15 +385,12 @@ class Jobs(OwnerController):
 
     async def _write_status(self, run: _Pass) -> None:
         before, active = run.job.get("status") or {}, run.active
-        terminating = [pod for pod in run.pods if "deletionTimestamp" in pod["metadata"]]
         counts = {"active": len(active), "succeeded": run.succeeded, "failed": run.failed}
         status: Object = {name: value for name, value in run.status.items() if name not in counts}
         status |= {name: count for name, count in counts.items() if count}
         status |= {"ready": sum(map(progress.ready, active)), **self._index_fields(run)}
         if self.context.gates.enabled("JobPodReplacementPolicy"):
-            status["terminating"] = sum(
-                (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed") for pod in terminating
-            )
+            status["terminating"] = run.terminating
         status["uncountedTerminatedPods"] = {}
         if run.finish is not None and not active:
             met = {**run.finish, "type": progress.SUCCESS_CRITERIA}

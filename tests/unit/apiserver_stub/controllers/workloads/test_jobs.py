@@ -1,17 +1,19 @@
-"""Tests for the controllers of Jobs, CronJobs and the time to live of finished Jobs."""
+"""Tests for the controllers of Jobs and the time to live of finished Jobs."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from apiserver_stub.apimachinery import objects
+from nodeagent.base.release import NEWEST, OLDEST
 from nodeagent.testing import FakeClock
 from tests.unit.apiserver_stub.controllers.harness import MeteredStore, store
 from tests.unit.apiserver_stub.controllers.workloads.harness import Cluster, Object, cluster
 
 __all__ = ["store"]
-JOBS, CRON_JOBS = "batch/jobs", "batch/cronjobs"
+JOBS = "batch/jobs"
 TASK = "default/task"
+INDEX, FAILURES = "batch.kubernetes.io/job-completion-index", "batch.kubernetes.io/job-index-failure-count"
+RETRIES = {"completionMode": "Indexed", "completions": 2, "parallelism": 2, "backoffLimitPerIndex": 1}
 
 
 def job(name: str = "task", **spec: Any) -> Object:
@@ -131,40 +133,216 @@ async def test_finalizers_of_pods_of_a_deleted_job_are_removed(store: MeteredSto
     assert "finalizers" not in pod["metadata"]
 
 
-async def test_cron_job_creates_jobs_and_deletes_old_ones(store: MeteredStore) -> None:
+def of_index(found: Cluster, index: int) -> str:
+    """Return the name of the running pod with *index*."""
+    pods = {pod["metadata"]["name"]: pod["metadata"]["annotations"][INDEX] for pod in found.pods()}
+    return next(name for name in running(found) if pods[name] == str(index))
+
+
+async def exit_with(found: Cluster, name: str, code: int) -> None:
+    """Report that the container of pod *name* has failed."""
+    statuses = [{"name": "c", "state": {"terminated": {"exitCode": code}}}]
+    await found.finish(name, "Failed", containerStatuses=statuses)
+
+
+async def test_jobs_of_another_controller_are_ignored() -> None:
+    for manager, expected in ((None, 1), ("kubernetes.io/job-controller", 1), ("example.com/jobs", 0)):
+        async with cluster(MeteredStore(), FakeClock(), "job-controller") as found:
+            await found.create("jobs", job(suspend=True), "batch")
+            await found.change(JOBS, TASK, managedBy=manager, suspend=False)
+            assert len(running(found)) == expected, manager
+
+
+async def test_job_without_completions_ends_with_the_pods_that_run(store: MeteredStore) -> None:
+    async with cluster(store, FakeClock()) as found:
+        await found.create("jobs", job(parallelism=2), "batch")
+        first, second = running(found)
+        await found.finish(first)
+        left, types_before = running(found), types(found)
+        await found.finish(second)
+        assert types(found) == {"Complete": ""}
+    assert (left, types_before) == ([second], {})
+
+
+async def test_lower_parallelism_deletes_pods_that_are_not_ready_first(store: MeteredStore) -> None:
+    async with cluster(store, FakeClock()) as found:
+        await found.create("jobs", job(completions=3, parallelism=3), "batch")
+        kept = running(found)[1]
+        await found.run_pods(kept)
+        status = found.read(JOBS, TASK)["status"]
+        await found.change(JOBS, TASK, parallelism=1)
+        assert running(found) == [kept]
+    assert (status["active"], status["ready"]) == (3, 1)
+
+
+async def test_last_completions_need_fewer_pods_than_the_parallelism(store: MeteredStore) -> None:
+    async with cluster(store, FakeClock()) as found:
+        await found.create("jobs", job(completions=3, parallelism=2), "batch")
+        for name in running(found):
+            await found.set_status("core/pods", f"default/{name}", phase="Succeeded")
+        assert len(running(found)) == 1
+
+
+async def test_ignored_failures_are_not_counted(store: MeteredStore) -> None:
+    rule = {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [42]}}
     clock = FakeClock()
     async with cluster(store, clock) as found:
-        spec = {"schedule": "*/5 * * * *", "successfulJobsHistoryLimit": 1, "jobTemplate": {"spec": job_spec()}}
-        await create_now(found, {"metadata": {"name": "tick"}, "spec": spec})
+        await found.create("jobs", job(podFailurePolicy={"rules": [rule]}, backoffLimit=1), "batch")
         for _ in range(3):
-            await found.advance(301)
-            for name in running(found):
-                await found.finish(name)
-        jobs = [item["metadata"]["name"] for item in found.list(JOBS)]
-        status = found.read(CRON_JOBS, "default/tick")["status"]
+            await exit_with(found, running(found)[0], 42)
+        ignored = found.read(JOBS, TASK)["status"].get("failed"), len(running(found))
+        await exit_with(found, running(found)[0], 1)
+        assert found.read(JOBS, TASK)["status"]["failed"] == 1
+    assert ignored == (None, 1)
+
+
+async def test_success_ends_the_pause_after_failures(store: MeteredStore) -> None:
+    clock = FakeClock()
+    async with cluster(store, clock) as found:
+        await found.create("jobs", job(completions=3, parallelism=2), "batch")
+        failing, succeeding = running(found)
+        await found.finish(failing, "Failed")
+        paused = len(running(found))
+        await found.finish(succeeding)
+        assert len(running(found)) == 2
+    assert paused == 1
+
+
+async def test_indexes_are_retried_and_fail_separately(store: MeteredStore) -> None:
+    clock = FakeClock()
+    async with cluster(store, clock) as found:
+        await found.create("jobs", job(**RETRIES), "batch")
+        counts = [pod["metadata"]["annotations"][FAILURES] for pod in found.pods()]
+        await found.finish(of_index(found, 0), "Failed")
+        await found.advance(11)
+        retried = found.read("core/pods", f"default/{of_index(found, 0)}")["metadata"]["annotations"][FAILURES]
+        await found.finish(of_index(found, 0), "Failed")
+        await found.advance(30)
+        failed = found.read(JOBS, TASK)["status"]["failedIndexes"], len(running(found)), types(found)
+        await found.finish(of_index(found, 1))
+        status = found.read(JOBS, TASK)["status"]
+        assert types(found) == {"Failed": "FailedIndexes"}
+    assert (counts, retried) == (["0", "0"], "1")
+    assert failed == ("0", 1, {})
+    assert (status["failedIndexes"], status["completedIndexes"]) == ("0", "1")
+
+
+async def test_number_of_failed_indexes_is_limited() -> None:
+    rule = {"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [42]}}
+    for limit, expected in ((0, {"Failed": "MaxFailedIndexesExceeded"}), (1, {})):
+        spec = {**RETRIES, "maxFailedIndexes": limit, "podFailurePolicy": {"rules": [rule]}}
+        async with cluster(MeteredStore(), FakeClock()) as found:
+            await found.create("jobs", job(**spec), "batch")
+            await exit_with(found, of_index(found, 0), 42)
+            assert types(found) == expected, limit
+            assert len(running(found)) == (0 if expected else 1), limit
+
+
+async def test_pods_of_an_indexed_job_know_their_index(store: MeteredStore) -> None:
+    variable = "JOB_COMPLETION_INDEX"
+    own = {"name": "own", "image": "i", "env": [{"name": variable, "value": "x"}]}
+    pod = {"restartPolicy": "Never", "initContainers": [own], "containers": [{"name": "c", "image": "i"}]}
+    template = {"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}, "spec": pod}
+    async with cluster(store, FakeClock()) as found:
+        await found.create("jobs", job(completions=1, completionMode="Indexed", template=template), "batch")
+        (created,) = found.pods()
+    spec, metadata = created["spec"], created["metadata"]
+    assert [item.get("value") for item in spec["initContainers"][0]["env"]] == ["x"]
+    (given,) = spec["containers"][0]["env"]
+    assert given["name"] == variable
+    assert given["valueFrom"]["fieldRef"]["fieldPath"] == f"metadata.labels['{INDEX}']"
+    assert (metadata["labels"]["a"], metadata["labels"][INDEX]) == ("b", "0")
+    assert (metadata["annotations"]["c"], metadata["annotations"][INDEX]) == ("d", "0")
+    assert FAILURES not in metadata["annotations"]
+    assert metadata["name"].startswith("task-0-")
+
+
+async def test_success_policy_completes_the_job_early_in_releases_that_have_it() -> None:
+    policy = {"rules": [{"succeededCount": 1}]}
+    spec = {"completions": 3, "parallelism": 2, "completionMode": "Indexed"}
+    for release, expected in (
+        (NEWEST, {"SuccessCriteriaMet": "SuccessPolicy", "Complete": "SuccessPolicy"}),
+        (OLDEST, {}),
+    ):
+        async with cluster(MeteredStore(), FakeClock(), release=release) as found:
+            await found.create("jobs", job(**spec), "batch")
+            await found.change(JOBS, TASK, successPolicy=policy)
+            await found.finish(of_index(found, 0))
+            assert types(found) == expected, release
+
+
+async def test_failed_pods_are_replaced_after_they_have_terminated() -> None:
+    for policy, replaced in (("TerminatingOrFailed", 1), ("Failed", 0)):
+        async with cluster(MeteredStore(), FakeClock(), JobPodReplacementPolicy=True) as found:
+            await found.create("jobs", job(podReplacementPolicy=policy), "batch")
+            (name,) = running(found)
+            pod = found.read("core/pods", f"default/{name}")
+            pod["metadata"]["deletionTimestamp"] = "2024-01-01T00:00:00Z"
+            pod["metadata"]["finalizers"].append("example.com/logs")
+            found.store.put("core/pods", pod)
+            await found.rest()
+            await found.advance(11)
+            terminating = found.read(JOBS, TASK)["status"]["terminating"]
+            assert (len(running(found)), terminating) == (replaced, 1), policy
+
+            await found.finish(name, "Failed")
+            await found.advance(30)
+            terminating = found.read(JOBS, TASK)["status"]["terminating"]
+            assert (len(running(found)), terminating) == (1, 0), policy
+
+
+async def test_suspension_stops_the_time_of_the_job(store: MeteredStore) -> None:
+    clock = FakeClock()
+    async with cluster(store, clock) as found:
+        await found.create("jobs", job(activeDeadlineSeconds=60), "batch")
+        started = found.read(JOBS, TASK)["status"]["startTime"]
+        await found.change(JOBS, TASK, suspend=True)
+        suspended = found.read(JOBS, TASK)["status"], running(found)
+        await found.advance(100)
+        await found.change(JOBS, TASK, suspend=False)
+        resumed = found.read(JOBS, TASK)["status"], len(running(found))
+        await found.advance(59)
+        before = types(found)
+        await found.advance(2)
         notes = found.notes()
-    assert len(jobs) == 1
-    assert status["lastScheduleTime"].endswith(":00Z")
-    assert "lastSuccessfulTime" in status
-    assert f"Created job {jobs[0]}" in notes
-    assert f"Saw completed job: {jobs[0]}, status: Complete" in notes
+        assert types(found) == {"Failed": "DeadlineExceeded"}
+    assert ("startTime" in suspended[0], suspended[1]) == (False, [])
+    assert resumed[0]["startTime"] > started
+    assert (resumed[1], before) == (1, {})
+    assert [item["status"] for item in resumed[0]["conditions"]] == ["False"]
+    assert {"Job suspended", "Job resumed"} <= set(notes)
 
 
-async def test_forbid_policy_waits_for_the_active_job(store: MeteredStore) -> None:
-    clock = FakeClock()
-    async with cluster(store, clock) as found:
-        spec = {"schedule": "* * * * *", "concurrencyPolicy": "Forbid", "jobTemplate": {"spec": job_spec()}}
-        await create_now(found, {"metadata": {"name": "tick"}, "spec": spec})
-        for _ in range(3):
-            await found.advance(60)
-        jobs = found.list(JOBS)
-    assert len(jobs) == 1
+async def test_failure_target_of_another_server_fails_the_job(store: MeteredStore) -> None:
+    target = {"type": "FailureTarget", "status": "True", "reason": "PodFailurePolicy", "message": "m"}
+    async with cluster(store, FakeClock()) as found:
+        await found.create("jobs", job(), "batch")
+        await found.set_status(JOBS, TASK, conditions=[target])
+        await found.advance(1)
+        conditions = found.read(JOBS, TASK)["status"]["conditions"]
+        notes = found.notes()
+        assert running(found) == []
+    assert [(item["type"], item["reason"], item["message"]) for item in conditions][1:] == [
+        ("Failed", "PodFailurePolicy", "m")
+    ]
+    assert "m" in notes
 
 
-async def create_now(found: Cluster, cron_job: Object) -> None:
-    """Create *cron_job* at the time of the fake clock."""
-    created = {"creationTimestamp": objects.format_time(found.clock.wall())}
-    metadata = {"namespace": "default", "uid": "u", "generation": 1, **created, **cron_job["metadata"]}
-    obj = {"kind": "CronJob", "apiVersion": "batch/v1", **cron_job, "metadata": metadata}
-    found.store.put(CRON_JOBS, obj)
-    await found.rest()
+async def test_finished_jobs_release_their_pods(store: MeteredStore) -> None:
+    async with cluster(store, FakeClock()) as found:
+        await found.create("jobs", job(), "batch")
+        await found.set_status(JOBS, TASK, conditions=[{"type": "Failed", "status": "True"}])
+        (pod,) = found.pods()
+    assert "finalizers" not in pod["metadata"]
+
+
+async def test_rejected_pod_is_reported_and_the_job_stays_active(store: MeteredStore) -> None:
+    async with cluster(store, FakeClock()) as found:
+        owner = await found.create("jobs", job(suspend=True), "batch")
+        container = owner["spec"]["template"]["spec"]["containers"][0]
+        container["volumeMounts"] = [{"name": "missing", "mountPath": "/x"}]
+        await found.change(JOBS, TASK, suspend=False, template=owner["spec"]["template"])
+        status = found.read(JOBS, TASK)["status"]
+        notes = found.notes()
+    assert "startTime" in status
+    assert any(note.startswith("Error creating: ") for note in notes)

@@ -1,0 +1,203 @@
+"""Tests for the CronJob controller: times, concurrency, histories and events."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from apiserver_stub.apimachinery import objects
+from nodeagent.testing import FakeClock
+from tests.unit.apiserver_stub.controllers.harness import MeteredStore, store
+from tests.unit.apiserver_stub.controllers.workloads.harness import Cluster, Object, cluster
+from tests.unit.apiserver_stub.controllers.workloads.test_jobs import job_spec, running
+
+__all__ = ["store"]
+JOBS, CRON_JOBS = "batch/jobs", "batch/cronjobs"
+TICK = "default/tick"
+
+
+async def test_cron_job_creates_jobs_and_deletes_old_ones(store: MeteredStore) -> None:
+    clock = FakeClock()
+    async with cluster(store, clock) as found:
+        spec = {"schedule": "*/5 * * * *", "successfulJobsHistoryLimit": 1, "jobTemplate": {"spec": job_spec()}}
+        await create_now(found, {"metadata": {"name": "tick"}, "spec": spec})
+        for _ in range(3):
+            await found.advance(301)
+            for name in running(found):
+                await found.finish(name)
+        jobs = [item["metadata"]["name"] for item in found.list(JOBS)]
+        status = found.read(CRON_JOBS, "default/tick")["status"]
+        notes = found.notes()
+    assert len(jobs) == 1
+    assert status["lastScheduleTime"].endswith(":00Z")
+    assert "lastSuccessfulTime" in status
+    assert f"Created job {jobs[0]}" in notes
+    assert f"Saw completed job: {jobs[0]}, status: Complete" in notes
+
+
+async def test_forbid_policy_waits_for_the_active_job(store: MeteredStore) -> None:
+    clock = FakeClock()
+    async with cluster(store, clock) as found:
+        spec = {"schedule": "* * * * *", "concurrencyPolicy": "Forbid", "jobTemplate": {"spec": job_spec()}}
+        await create_now(found, {"metadata": {"name": "tick"}, "spec": spec})
+        for _ in range(3):
+            await found.advance(60)
+        jobs = found.list(JOBS)
+    assert len(jobs) == 1
+
+
+async def create_now(found: Cluster, cron_job: Object) -> None:
+    """Create *cron_job* at the time of the fake clock."""
+    created = {"creationTimestamp": objects.format_time(found.clock.wall())}
+    metadata = {"namespace": "default", "uid": "u", "generation": 1, **created, **cron_job["metadata"]}
+    obj = {"kind": "CronJob", "apiVersion": "batch/v1", **cron_job, "metadata": metadata}
+    found.store.put(CRON_JOBS, obj)
+    await found.rest()
+
+
+def tick(schedule: str = "*/5 * * * *", **spec: Any) -> Object:
+    """Return the CronJob tick."""
+    fields = {"schedule": schedule, "jobTemplate": {"spec": job_spec()}, **spec}
+    return {"metadata": {"name": "tick"}, "spec": fields}
+
+
+def at(found: Cluster, seconds_ago: float) -> str:
+    return objects.format_time(found.clock.wall() - timedelta(seconds=seconds_ago))
+
+
+async def create_before(found: Cluster, seconds: float, cron_job: Object) -> None:
+    """Create *cron_job* as if it had been created *seconds* ago."""
+    cron_job["metadata"]["creationTimestamp"] = at(found, seconds)
+    await create_now(found, cron_job)
+
+
+async def test_missed_times_start_one_job_for_the_latest() -> None:
+    for title, age, spec, count, warnings in (
+        ("none is due", 1, {"schedule": "0 0 1 1 *"}, 0, []),
+        ("one", 300, {}, 1, []),
+        ("many", 400 * 60, {"schedule": "* * * * *"}, 1, ["too many missed start times"]),
+        ("some", 90 * 60, {"schedule": "* * * * *"}, 1, []),
+        ("before the deadline", 600, {"startingDeadlineSeconds": 300}, 1, []),
+        ("suspended", 300, {"suspend": True}, 0, []),
+        ("invalid schedule", 300, {"schedule": "x"}, 0, ["unparseable schedule"]),
+        ("unknown zone", 300, {"timeZone": "No/Where"}, 0, ["invalid timeZone"]),
+        ("zone", 300, {"timeZone": "Asia/Tokyo"}, 1, []),
+    ):
+        async with cluster(MeteredStore(), FakeClock(), "cronjob-controller") as found:
+            await create_before(found, age, tick(**spec))
+            jobs, now = found.list(JOBS), found.clock.wall()
+            assert len(jobs) == count, title
+            for text in warnings:
+                assert any(text in note for note in found.notes()), title
+            assert warnings or not any("missed" in note for note in found.notes()), title
+            if jobs:
+                name = jobs[0]["metadata"]["name"]
+                scheduled = int(name.removeprefix("tick-")) * 60
+                assert 0 <= now.timestamp() - scheduled < 300, title
+                status = found.read(CRON_JOBS, TICK)["status"]
+                assert [item["name"] for item in status["active"]] == [name], title
+                given = jobs[0]["metadata"]["annotations"]["batch.kubernetes.io/cronjob-scheduled-timestamp"]
+                assert given.endswith("+09:00" if spec.get("timeZone") else "Z"), title
+
+
+async def test_time_beyond_the_starting_deadline_is_missed() -> None:
+    async with cluster(MeteredStore(), FakeClock(), "cronjob-controller") as found:
+        # The latest time is up to five minutes ago; a job that late must not start.
+        await found.advance(150 - found.clock.wall().timestamp() % 300 + 300)
+        await create_before(found, 600, tick(startingDeadlineSeconds=100))
+        late = len(found.list(JOBS))
+        await found.advance(151)
+        assert len(found.list(JOBS)) == 1
+    assert late == 0
+
+
+async def test_job_of_the_same_time_is_started_once() -> None:
+    async with cluster(MeteredStore(), FakeClock(), "cronjob-controller") as found:
+        await create_before(found, 300, tick())
+        (job,) = found.list(JOBS)
+        await found.delete(JOBS, f"default/{job['metadata']['name']}")
+        await found.change(CRON_JOBS, TICK, successfulJobsHistoryLimit=3)
+        assert found.list(JOBS) == []
+        assert "active" not in found.read(CRON_JOBS, TICK)["status"]
+
+
+async def test_active_job_of_the_same_time_is_not_replaced() -> None:
+    async with cluster(MeteredStore(), FakeClock(), "cronjob-controller") as found:
+        await create_before(found, 300, tick(concurrencyPolicy="Replace"))
+        (before,) = found.list(JOBS)
+        await found.set_status(CRON_JOBS, TICK, lastScheduleTime=None)
+        await found.change(CRON_JOBS, TICK, successfulJobsHistoryLimit=3)
+        assert [job["metadata"]["uid"] for job in found.list(JOBS)] == [before["metadata"]["uid"]]
+
+
+async def test_replace_policy_deletes_the_active_job() -> None:
+    for policy, expected in (("Replace", 1), ("Allow", 2), (None, 2)):
+        async with cluster(MeteredStore(), FakeClock(), "cronjob-controller") as found:
+            await create_before(found, 300, tick(concurrencyPolicy=policy))
+            first = found.list(JOBS)[0]["metadata"]["name"]
+            await found.advance(301)
+            active = [item["name"] for item in found.read(CRON_JOBS, TICK)["status"]["active"]]
+            assert len(active) == expected, policy
+            assert (first in active) is (expected == 2), policy
+            assert (f"Deleted job {first}" in found.notes()) is (policy == "Replace"), policy
+
+
+async def test_job_that_exists_is_adopted_only_if_it_is_owned() -> None:
+    for uid, adopted in (("u", True), ("other", False)):
+        async with cluster(MeteredStore(), FakeClock(), "cronjob-controller") as found:
+            due = int(found.clock.wall().timestamp() // 300 * 300) // 60
+            owner = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "tick", "uid": uid, "controller": True}
+            metadata = {"name": f"tick-{due}", "namespace": "default", "uid": "j", "ownerReferences": [owner]}
+            found.store.put(JOBS, {"metadata": metadata, "spec": job_spec()})
+            await create_before(found, 300, tick())
+            status = found.read(CRON_JOBS, TICK).get("status") or {}
+            assert [item["uid"] for item in status.get("active") or ()] == (["j"] if adopted else []), uid
+
+
+async def test_history_keeps_the_latest_jobs_of_each_result() -> None:
+    def finished(name: str, kind: str, start: str, **status: Any) -> Object:
+        owner = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "tick", "uid": "u", "controller": True}
+        metadata = {"name": name, "namespace": "default", "uid": name, "ownerReferences": [owner]}
+        conditions = [{"type": kind, "status": "True"}]
+        return {"metadata": metadata, "spec": {}, "status": {"startTime": start, "conditions": conditions, **status}}
+
+    async with cluster(MeteredStore(), FakeClock(), "cronjob-controller") as found:
+        for job in (
+            finished("c1", "Complete", "2024-01-01T00:00:00Z", completionTime="2024-01-01T00:01:00Z"),
+            finished("c3", "Complete", "2024-01-03T00:00:00Z", completionTime="2024-01-03T00:01:00Z"),
+            finished("c2", "Complete", "2024-01-02T00:00:00Z", completionTime="2024-01-02T00:01:00Z"),
+            finished("f2", "Failed", "2024-01-02T00:00:00Z", completionTime="2024-01-09T00:01:00Z"),
+            finished("f1", "Failed", "2024-01-02T00:00:00Z"),
+        ):
+            found.store.put(JOBS, job)
+        limits = {"successfulJobsHistoryLimit": 2, "failedJobsHistoryLimit": 1}
+        await create_before(found, 0, tick("0 0 1 1 *", **limits))
+        left = [job["metadata"]["name"] for job in found.list(JOBS)]
+        status = found.read(CRON_JOBS, TICK)["status"]
+        await found.change(CRON_JOBS, TICK, successfulJobsHistoryLimit=None, failedJobsHistoryLimit=0)
+        assert [job["metadata"]["name"] for job in found.list(JOBS)] == ["c2", "c3"]
+    assert left == ["c2", "c3", "f2"]
+    assert status["lastSuccessfulTime"] == "2024-01-03T00:01:00Z"
+
+
+async def test_missing_and_unexpected_jobs_are_reported() -> None:
+    async with cluster(MeteredStore(), FakeClock(), "cronjob-controller") as found:
+        await create_before(found, 300, tick())
+        (job,) = found.list(JOBS)
+        name = job["metadata"]["name"]
+        await found.set_status(CRON_JOBS, TICK, active=None)
+        await found.change(CRON_JOBS, TICK, failedJobsHistoryLimit=1)
+        unexpected = found.notes()
+        await found.set_status(CRON_JOBS, TICK, active=[{"name": "lost", "uid": "lost"}])
+        await found.change(CRON_JOBS, TICK, failedJobsHistoryLimit=2)
+        assert "Active job went missing: lost" in found.notes()
+        assert "active" not in found.read(CRON_JOBS, TICK)["status"]
+    assert any(note.endswith(f"did not create or forgot: {name}") for note in unexpected)
+
+
+async def test_deleted_cron_job_starts_no_job() -> None:
+    async with cluster(MeteredStore(), FakeClock(), "cronjob-controller") as found:
+        cron_job = tick()
+        cron_job["metadata"]["deletionTimestamp"] = at(found, 0)
+        await create_before(found, 300, cron_job)
+        assert found.list(JOBS) == []
