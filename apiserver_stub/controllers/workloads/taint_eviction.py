@@ -111,15 +111,16 @@ def _executing(node: NodeView) -> list[Object]:
 def eviction_time(pod: PodView, taints: Iterable[Object], added: Callable[[Object], datetime]) -> datetime | None:
     """Return the time at which *pod* is to be deleted because of *taints*, ``None`` if it tolerates them forever.
 
+    The first toleration that matches a taint applies to it.
+
     :param added: returns the time at which a taint was added.
     """
     due: list[datetime] = []
     for taint in taints:
-        matching = [item for item in pod.spec.tolerations or () if tolerates(item, taint)]
+        toleration = next((item for item in pod.spec.tolerations or () if tolerates(item, taint)), None)
         start = added(taint)
-        if not matching:
+        if toleration is None:
             return start
-        limits = [item["tolerationSeconds"] for item in matching if item.get("tolerationSeconds") is not None]
-        if limits:
-            due.append(start + timedelta(seconds=max(0, min(limits))))
+        if (seconds := toleration.get("tolerationSeconds")) is not None:
+            due.append(start + timedelta(seconds=max(0, seconds)))
     return min(due, default=None)
