@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import ClassVar
 
@@ -195,12 +195,17 @@ def _by_node(pods: Sequence[PodView]) -> dict[str, list[PodView]]:
 
 def _duplicates(pods: Sequence[PodView], digest: str, *, surges: bool) -> list[PodView]:
     """Return the pods of a node beyond the first one; during a surge an old and a new pod may run."""
-    ordered = sorted(pods, key=lambda pod: (not pod.spec.node_name, pod.metadata.created_at or "", pod.metadata.name))
+    ordered = _oldest_first(pods)
     if not surges:
         return ordered[1:]
     new = [pod for pod in ordered if is_current(pod, digest)]
     old = [pod for pod in ordered if not is_current(pod, digest)]
     return [*new[1:], *old[1:]]
+
+
+def _oldest_first(pods: Iterable[PodView]) -> list[PodView]:
+    """Return *pods* by their creation, those without a node last."""
+    return sorted(pods, key=lambda pod: (not pod.spec.node_name, pod.metadata.created_at or "", pod.metadata.name))
 
 
 def is_current(pod: PodView, digest: str) -> bool:
@@ -312,7 +317,10 @@ def daemon_status(
     now: datetime,
     identity: Identity,
 ) -> Object:
-    """Return the status of *owner*."""
+    """Return the status of *owner*; the oldest pod of each node counts.
+
+    Thus a surge of pods that are not ready yet does not appear as a completed update.
+    """
     before, seconds = owner.get("status") or {}, owner["spec"].get("minReadySeconds") or 0
     names = (
         "currentNumberScheduled",
@@ -324,17 +332,18 @@ def daemon_status(
     )
     counts = dict.fromkeys(names, 0)
     for name, node in nodes.items():
-        pods = [pod for pod in by_node.get(name, ()) if not pod.deleting]
+        pods = [pod for pod in by_node.get(name, ()) if not (pod.deleting and pod.status.phase in FINISHED)]
         if not should_run(owner, node, identity)[0]:
             counts["numberMisscheduled"] += bool(pods)
             continue
         counts["desiredNumberScheduled"] += 1
         if not pods:
             continue
+        oldest = _oldest_first(pods)[0]
         counts["currentNumberScheduled"] += 1
-        counts["numberReady"] += any(pod.ready for pod in pods)
-        counts["numberAvailable"] += any(pod.available(seconds, now) for pod in pods)
-        counts["updatedNumberScheduled"] += any(is_current(pod, digest) for pod in pods)
+        counts["numberReady"] += oldest.ready
+        counts["numberAvailable"] += oldest.available(seconds, now)
+        counts["updatedNumberScheduled"] += is_current(oldest, digest)
     unavailable = counts["desiredNumberScheduled"] - counts["numberAvailable"]
     status: Object = {name: count for name, count in counts.items() if count or name in names[:4]}
     if unavailable:
