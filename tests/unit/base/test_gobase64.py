@@ -44,3 +44,13 @@ def test_encoded_bytes_are_canonical(data: bytes) -> None:
 
     assert canonical(text) == text
     assert decode(text) == data
+
+
+def test_only_canonical_text_is_returned_unchanged() -> None:
+    assert canonical("YWJj") == "YWJj"
+    assert canonical("YWI=") == "YWI="
+    assert canonical("YW\nJj") == "YWJj"
+    assert canonical("") == ""
+    for text in ("YWJ", "YW", "YWJjY", "YWI"):
+        with pytest.raises(CorruptInput):
+            canonical(text)

@@ -46,3 +46,18 @@ def test_invalid_url_is_rejected_with_the_text_of_go(text: str, problem: str) ->
         gourl.parse(text)
 
     assert str(raised.value).endswith(f'": {problem}')
+
+
+def test_request_target_is_an_absolute_url_or_path() -> None:
+    assert gourl.parse_request("/a?b=c").path == "/a"
+    assert gourl.parse_request("https://host/a").host == "host"
+    assert gourl.parse_request("*").path == "*"
+    for text, problem in [
+        ("", "empty url"),
+        ("a/b", "invalid URI for request"),
+        ("host", "invalid URI for request"),
+        (":a", "missing protocol scheme"),
+    ]:
+        with pytest.raises(InvalidUrl) as caught:
+            gourl.parse_request(text)
+        assert str(caught.value) == f'parse "{text}": {problem}'

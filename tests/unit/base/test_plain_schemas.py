@@ -84,3 +84,21 @@ def test_invalid_settings_are_left_to_the_validator(value: object) -> None:
 @pytest.mark.parametrize("schema", [{"$ref": "#/x"}, {"$schema": "https://example.com"}, {"oneOf": [True]}])
 def test_other_schemas_are_left_to_the_validator(schema: dict[str, Any]) -> None:
     assert not is_plainly_valid("text", schema)
+
+
+def test_limits_include_their_bound_unless_they_exclude_it() -> None:
+    for rule, valid, invalid in [
+        ({"minimum": 2}, 2, 1),
+        ({"maximum": 2}, 2, 3),
+        ({"exclusiveMinimum": 2}, 3, 2),
+        ({"exclusiveMaximum": 2}, 1, 2),
+        ({"minLength": 2}, "ab", "a"),
+        ({"maxLength": 2}, "ab", "abc"),
+        ({"minItems": 2}, [1, 2], [1]),
+        ({"maxItems": 2}, [1, 2], [1, 2, 3]),
+        ({"minProperties": 2}, {"a": 1, "b": 2}, {"a": 1}),
+        ({"uniqueItems": True}, ["a", "b"], ["a", "a"]),
+        ({"required": ["a", "b"]}, {"a": 1, "b": 2}, {"a": 1}),
+    ]:
+        assert is_plainly_valid(valid, rule), rule
+        assert not is_plainly_valid(invalid, rule), rule

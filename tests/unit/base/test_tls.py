@@ -166,3 +166,39 @@ def _connect(server: ssl.SSLContext, client: ssl.SSLContext) -> ssl.SSLObject:
             except ssl.SSLWantReadError:
                 continue
     return one
+
+
+def test_certificate_is_valid_between_its_times_for_its_names() -> None:
+    ca, key = tls.generate_ca("ca"), public_key(tls.generate_ca("key"))
+    first = datetime.now(UTC).replace(microsecond=0) - timedelta(days=1)
+    last = first + timedelta(days=2)
+    fields = {"begin": first, "end": last, "server": True}
+    named = tls.certify(ca, key, "web.example.com", names=["a.example.com", "10.0.0.1"], **fields)
+    plain = tls.certify(ca, key, "Some server", **fields)
+
+    for time, valid in [
+        (first, True),
+        (last, True),
+        (first - timedelta(seconds=1), False),
+        (last + timedelta(seconds=1), False),
+    ]:
+        assert tls.covers(named, ["a.example.com"], at=time) is valid, time
+    assert tls.covers(named, ["10.0.0.1", "a.example.com"])
+    assert not tls.covers(named, ["a.example.com", "b.example.com"])
+    assert tls.covers(plain, []) and not tls.covers(plain, ["a.example.com"])
+    assert not tls.covers(b"none", [])
+    assert tls.names_of(named) == ["web.example.com", "a.example.com", "10.0.0.1"]
+    assert tls.names_of(plain) == []
+    assert tls.names_of(tls.certify(ca, key, "*.Example.com", **fields)) == ["*.Example.com"]
+    assert tls.valid_until(named + ca.certificate) == last
+    for text in (b"", b"none"):
+        with pytest.raises(ValueError, match=r"\w"):
+            tls.valid_until(text)
+
+
+def public_key(pair: tls.KeyPair) -> bytes:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import serialization
+
+    key = x509.load_pem_x509_certificate(pair.certificate).public_key()
+    return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
