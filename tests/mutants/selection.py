@@ -1,4 +1,7 @@
-"""Selection of the unit tests of a module: by location, and by the modules whose names a test refers to."""
+"""Selection of the unit tests of a module: by location, by the modules whose names a test refers to, and by a marker.
+
+A test with the marker ``covers`` is for all modules of packages.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,8 @@ def candidates(mutants: Iterable[Mutant], *, integration: bool) -> list[str]:
     """
     paths = {mutant.path for mutant in mutants}
     directories = {directory for _, directory in map(mirror, paths)}
-    mentioned = re.compile("|".join(rf"\b{re.escape(module_name(path).rpartition('.')[0])}\b" for path in paths))
+    packages = {package for path in paths for package in _packages(module_name(path))}
+    mentioned = re.compile("|".join(rf"\b{re.escape(package)}\b" for package in packages))
     found = {
         test
         for test in UNIT_TESTS.rglob("test_*.py")
@@ -84,16 +88,20 @@ class Selection:
             shared = len(users & references)
             if test.path == mirrored:
                 rank = 0
+            elif module in references and test.path.is_relative_to(directory):
+                rank = 1
+            elif _covers(test, module):
+                rank = 2
             elif module in references:
-                rank = 1 if test.path.is_relative_to(directory) else 2
+                rank = 3
             elif shared:
-                rank = 3 if test.path.is_relative_to(directory) else 5
+                rank = 4 if test.path.is_relative_to(directory) else 6
             elif directory != UNIT_TESTS and test.path.parent == directory:
-                rank = 4
+                rank = 5
             else:
                 continue
             # A test that refers to little else is specific, and short.
-            ranked.append((rank, -shared / max(1, len(references)) if rank in (3, 5) else 0, test))
+            ranked.append((rank, -shared / max(1, len(references)) if rank in (4, 6) else 0, test))
         return [test for _, _, test in sorted(ranked, key=lambda item: item[:2])[:LIMIT]]
 
     def integration_tests(self, mutant: Mutant) -> list[pytest.Item]:
@@ -132,6 +140,20 @@ def module_name(path: str) -> str:
     """Return the name under which the module at *path* is imported."""
     parts = Path(path.removeprefix("plugins/")).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _packages(module: str) -> Iterator[str]:
+    """Yield the package of *module*, and those around it, except for the outermost one."""
+    package = module.rpartition(".")[0]
+    yield package
+    while "." in (package := package.rpartition(".")[0]):
+        yield package
+
+
+def _covers(test: pytest.Item, module: str) -> bool:
+    """Return whether *test* has a marker for a package of *module*."""
+    covered = {package for marker in test.iter_markers("covers") for package in marker.args}
+    return not covered.isdisjoint(_packages(module))
 
 
 def mirror(path: str) -> tuple[Path, Path]:

@@ -174,6 +174,16 @@ def test_tests_that_refer_to_the_module_are_selected(request):
     assert request.node not in unrelated
 
 
+@pytest.mark.covers("nodeagent.pleg")
+@pytest.mark.parametrize(
+    ("path", "is_selected"), [("pleg/absent.py", True), ("pleg/in/absent.py", True), ("plegs.py", False)]
+)
+def test_tests_of_a_package_are_selected_for_its_modules(request, path, is_selected):
+    selected = Selection(request.session.items).tests(sites.Mutant(f"nodeagent/{path}", 0, 0, 1, "", ""))
+
+    assert (request.node in selected) is is_selected
+
+
 def test_explained_survivors_are_not_part_of_the_score():
     def result(number: int, stage: str) -> Result:
         return Result(sites.Mutant("nodeagent/base/limits.py", number, 0, 1, "", ""), stage, 1, 1)
