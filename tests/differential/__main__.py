@@ -2,7 +2,8 @@
 
 ``python -m tests.differential record [--server PROGRAM | --facts FILE] [--cases N] [RESOURCE…]`` needs the executable
 of kube-apiserver 1.29; ``python -m tests.differential compare [RESOURCE…]`` needs nothing. With ``--newest``, the
-recordings are those of release 1.36.
+recordings are those of release 1.36. ``record --unit`` sends the cases of the recordings for unit tests again, which
+no generator yields.
 """
 
 from __future__ import annotations
@@ -17,13 +18,24 @@ import tempfile
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tests.differential import cases, catalog, generate, replay, runner, scenarios, schema, sequences
-from tests.differential.cases import JOBS, NEWEST_SCENARIOS, NODES, SCENARIOS, TABLES, Recording, Response
+from tests.differential.cases import (
+    JOBS,
+    NEWEST_SCENARIOS,
+    NODES,
+    SCENARIOS,
+    TABLES,
+    Case,
+    Outcome,
+    Recording,
+    Response,
+)
 from tests.differential.catalog import Resource
 from tests.differential.edits import difference
 from tests.differential.runner import Runner, Target
@@ -46,6 +58,7 @@ def main() -> int:
     record.add_argument("--server", type=Path, help="program of kube-apiserver 1.29")
     record.add_argument("--facts", type=Path, help="file with url, caFile and token of a running one")
     record.add_argument("--cases", type=int, default=50_000, help="number of cases of all resources (50000)")
+    record.add_argument("--unit", action="store_true", help="record the cases for unit tests again")
     check = commands.add_parser("compare", help="compare the bundled server with the recordings")
     check.add_argument("--facts", type=Path, help="file with url, caFile and token of a running one")
     check.add_argument("--show", type=int, default=5, help="examples per kind of difference (5)")
@@ -69,6 +82,8 @@ def _record(arguments: argparse.Namespace) -> int:
         document = _get(target, "/openapi/v2")
         release = _get(target, "/version")["gitVersion"]
         asyncio.run(runner.set_up(target))
+        if arguments.unit:
+            return _record_for_unit_tests(arguments, target)
         for resource in chosen:
             count = round(arguments.cases * resource.share / total)
             recording = asyncio.run(_record_resource(target, resource, document, count))
@@ -106,9 +121,39 @@ async def _record_resource(target: Target, resource: Resource, document: dict[st
             raise AssertionError(f"base {number} of {resource.name}: {outcome}")
     shape = schema.kind_shape(document, resource.api_version, resource.kind)
     generated = generate.generate(resource, [outcome.obj for outcome in bases], shape, count, _SEED)
+    outcomes = [replace(outcome, messages=()) for outcome in await run.run(generated)]
+    return _recording(resource, bases, generated, outcomes)
+
+
+def _record_for_unit_tests(arguments: argparse.Namespace, target: Target) -> int:
+    release = "1.36" if arguments.newest else "1.29"
+    for path in cases.recordings(arguments.resources, cases.UNIT_RECORDINGS / release):
+        recording = asyncio.run(_record_again(target, Recording.read(path)))
+        recording.write(path.parent)
+        print(f"{recording.resource}: {len(recording.cases)} cases")
+    return 0
+
+
+async def _record_again(target: Target, known: Recording) -> Recording:
+    """Return the recording of the cases of *known*, with the messages that were recorded."""
+    run = Runner(target, known.catalogued)
+    bases = await run.bases()
+    found = await run.run([case for case, _ in known.cases])
+    outcomes = [
+        outcome if response.outcome.messages else replace(outcome, messages=())
+        for outcome, (_, response) in zip(found, known.cases, strict=True)
+    ]
+    recording = _recording(run.resource, bases, [case for case, _ in known.cases], outcomes)
+    recording.release = known.release
+    return recording
+
+
+def _recording(
+    resource: Resource, bases: Sequence[Outcome], sent: Sequence[Case], outcomes: Sequence[Outcome]
+) -> Recording:
     recording = Recording(resource.name, "")
     recording.bases = [(base, outcome.obj) for base, outcome in zip(resource.bases, bases, strict=True)]
-    for case, outcome in zip(generated, await run.run(generated), strict=True):
+    for case, outcome in zip(sent, outcomes, strict=True):
         if outcome.code in (0, *range(500, 600)):  # defects of kube-apiserver, not behavior to match
             continue
         change = None

@@ -13,10 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.differential.catalog import Resource
 from tests.differential.edits import Edit, Json
 
 RECORDINGS = Path(__file__).parent / "recordings"
 NEWEST_RECORDINGS = RECORDINGS / "release-1.36"
+UNIT_RECORDINGS = RECORDINGS / "unit"
+"""Recordings for unit tests, in a directory per release, with few cases: each has another effect on the code."""
 SCENARIOS, TABLES, NODES, JOBS = "scenarios", "tables", "nodes-1.36", "jobs-1.36"
 """Names of the recordings of scenarios, which are not about cases of one resource."""
 NEWEST_SCENARIOS = (NODES, JOBS)
@@ -34,7 +37,7 @@ class Outcome:
     warnings: tuple[str, ...] = ()
     obj: Json = None
     messages: tuple[str, ...] = field(default=(), compare=False)
-    """Texts for people, not recorded."""
+    """Texts for people, recorded only for unit tests."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,8 @@ class Response:
             found["causes"] = [list(cause) for cause in outcome.causes]
         if outcome.warnings:
             found["warnings"] = list(outcome.warnings)
+        if outcome.messages:
+            found["messages"] = list(outcome.messages)
         return found | (_edit_json(self.change, "stored", "dropped") if self.change else {})
 
     @classmethod
@@ -91,8 +96,8 @@ class Response:
         causes = tuple((reason, field) for reason, field in line.get("causes", ()))
         change = Edit(line.get("stored", {}), tuple(line.get("dropped", ())))
         obj = change.apply(stored) if line["code"] < 300 else None
-        outcome = Outcome(line["code"], line.get("reason", ""), causes, tuple(line.get("warnings", ())), obj)
-        return cls(outcome, change)
+        warnings, messages = (tuple(line.get(name, ())) for name in ("warnings", "messages"))
+        return cls(Outcome(line["code"], line.get("reason", ""), causes, warnings, obj, messages), change)
 
 
 @dataclass
@@ -104,6 +109,12 @@ class Recording:
     bases: list[tuple[Json, Json]] = field(default_factory=list)
     """Object as a client sends it, and normalized as the server stores it."""
     cases: list[tuple[Case, Response]] = field(default_factory=list)
+
+    @property
+    def catalogued(self) -> Resource:
+        """Resource with the base objects of the recording."""
+        bases = tuple(base for base, _ in self.bases)
+        return Resource(self.resource, bases[0]["apiVersion"], bases[0]["kind"], bases)
 
     def write(self, directory: Path = RECORDINGS) -> Path:
         """Write the file and return its path."""

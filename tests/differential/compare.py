@@ -87,6 +87,8 @@ def compare(resource: str, case: Request, recorded: Outcome, ours: Outcome) -> D
         added = Counter(ours.causes) - Counter(recorded.causes)
         found += [f"cause missing: {reason} {field}" for reason, field in missing.elements()]
         found += [f"cause added: {reason} {field}" for reason, field in added.elements()]
+    if recorded.messages and recorded.messages != ours.messages:
+        found.append(f"messages: {recorded.messages} → {ours.messages}")
     if recorded.warnings != ours.warnings:
         found += [f"warning missing: {text}" for text in recorded.warnings if text not in ours.warnings]
         found += [f"warning added: {text}" for text in ours.warnings if text not in recorded.warnings]
