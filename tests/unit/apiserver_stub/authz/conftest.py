@@ -14,7 +14,7 @@ from apiserver_stub.authz.rbac import RbacNames
 from apiserver_stub.storage import Keep, Outcome, Record
 from apiserver_stub.storage.base import Remove
 from apiserver_stub.storage.collection import Collection
-from apiserver_stub.storage.record import Change, with_revision
+from apiserver_stub.storage.record import Change, with_revision, without_revision
 from nodeagent.base.identity import Identity
 
 RBAC = RbacNames.of(Identity())
@@ -39,7 +39,7 @@ class Memory:
     def remove(self, collection: str, key: str) -> None:
         record = self.collection(collection).get(key)
         assert record is not None
-        self._publish(collection, key, record.data, removed=True)
+        self._publish(collection, key, without_revision(record.data), removed=True)
 
     def read(self, collection: str, key: str) -> Any:
         record = self.collection(collection).get(key)
@@ -80,7 +80,7 @@ class Memory:
         collection = self.collection(name)
         previous = collection.get(key)
         self.writes += 1
-        record = Record(key, self.writes, with_revision(data, self.writes) if not removed else data)
+        record = Record(key, self.writes, with_revision(data, self.writes))
         kind = "DELETED" if removed else "ADDED" if previous is None else "MODIFIED"
         collection.publish([Change(kind, record, previous)])  # type: ignore[arg-type]
         return record

@@ -1,4 +1,4 @@
-"""Tests for deletion options."""
+"""Tests for deletions: options, preconditions, finalizers and grace periods."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import pytest
 from apiserver_stub.apimachinery.media import JSON, PLAIN
 from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
 from apiserver_stub.apimachinery.status import ApiError
+from apiserver_stub.verbs.context import VerbSettings
 from apiserver_stub.verbs.delete import _later, read_options
 from nodeagent.base.identity import Identity
+from tests.unit.apiserver_stub.api import Api, Object, config_map
 
 
 def deletion(body: Any = None, query: str = "") -> Request:
@@ -58,3 +60,200 @@ def test_values_of_the_wrong_type_are_rejected(body: Any, member: str) -> None:
 @pytest.mark.parametrize("seconds", [2**40, 2**63 - 1])
 def test_end_of_a_huge_grace_period_is_the_latest_time(seconds: int) -> None:
     assert _later(datetime.now(UTC), seconds).year == 9999
+
+
+MAPS, PODS = "/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/pods"
+
+
+def pod(name: str = "p", node: str = "", **metadata: Any) -> Object:
+    spec: Object = {"containers": [{"name": "c", "image": "i"}], **({"nodeName": node} if node else {})}
+    return {"metadata": {"name": name, **metadata}, "spec": spec}
+
+
+def held(name: str = "a", *finalizers: str) -> Object:
+    obj = config_map(name)
+    obj["metadata"]["finalizers"] = list(finalizers or ("example.com/x",))
+    return obj
+
+
+async def test_deleted_object_is_reported_as_a_status_or_as_it_was() -> None:
+    api = Api()
+    created = await api.create(MAPS, config_map("a"))
+    await api.create(PODS, pod())
+    await api.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "s"}})
+    status = await api.request("DELETE", f"{MAPS}/a")
+    assert status.obj == {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": {"name": "a", "kind": "configmaps", "uid": created["metadata"]["uid"]},
+    }
+    missing = await api.request("DELETE", f"{MAPS}/a")
+    assert (missing.code, missing.message) == (404, 'configmaps "a" not found')
+    for path, kind in ((f"{PODS}/p", "Pod"), ("/api/v1/namespaces/default/serviceaccounts/s", "ServiceAccount")):
+        assert (await api.request("DELETE", path)).obj["kind"] == kind, path
+
+
+async def test_finalizers_delay_the_deletion() -> None:
+    api = Api()
+    for index, (options, code) in enumerate((({}, 200), ({"orphanDependents": False}, 202))):
+        name = f"a{index}"
+        await api.create(MAPS, held(name))
+        first = await api.request("DELETE", f"{MAPS}/{name}", options)
+        again = await api.request("DELETE", f"{MAPS}/{name}", options)
+        metadata = first.obj["metadata"]
+        assert (first.code, metadata["deletionGracePeriodSeconds"]) == (code, 0), options
+        assert (again.code, again.obj["metadata"]["resourceVersion"]) == (code, metadata["resourceVersion"]), options
+    assert (await api.get(MAPS)).names == ["a0", "a1"]
+
+
+async def test_pods_on_nodes_have_a_grace_period_that_can_only_shrink() -> None:
+    api = Api()
+    await api.create(PODS, pod(node="n"))
+    seen = []
+    for seconds in (None, 60, 30, 10, 20, 10, 0):
+        response = await api.request("DELETE", f"{PODS}/p", {"gracePeriodSeconds": seconds})
+        metadata = response.obj["metadata"]
+        seen.append((metadata["deletionGracePeriodSeconds"], metadata["resourceVersion"]))
+        assert "deletionTimestamp" in metadata
+    assert [grace for grace, _ in seen] == [30, 30, 30, 10, 10, 10, 0]
+    assert seen[0][1] == seen[1][1] == seen[2][1] != seen[3][1] == seen[4][1]
+    assert (await api.get(PODS)).names == []
+
+
+async def test_shorter_grace_period_moves_the_deletion_time() -> None:
+    api = Api()
+    await api.create(PODS, pod(node="n"))
+    times = []
+    for seconds in (100, 40):
+        found = await api.request("DELETE", f"{PODS}/p", {"gracePeriodSeconds": seconds})
+        times.append(datetime.fromisoformat(found.obj["metadata"]["deletionTimestamp"]))
+    assert (times[0] - times[1]).total_seconds() == 60
+
+
+async def test_propagation_policy_sets_the_finalizer_of_the_garbage_collector() -> None:
+    own = "example.com/x"
+    for before, options, expected in (
+        ([], {"propagationPolicy": "Foreground"}, ["foregroundDeletion"]),
+        ([], {"propagationPolicy": "Orphan"}, ["orphan"]),
+        ([], {"orphanDependents": True}, ["orphan"]),
+        ([own], {}, [own]),
+        ([own], {"propagationPolicy": "Background"}, [own]),
+        ([own], {"propagationPolicy": "Orphan"}, [own, "orphan"]),
+        ([own, "orphan"], {}, [own, "orphan"]),
+        ([own, "orphan"], {"propagationPolicy": "Background"}, [own]),
+        ([own, "orphan"], {"orphanDependents": False}, [own]),
+        (["foregroundDeletion"], {"propagationPolicy": "Orphan"}, ["orphan"]),
+        (["foregroundDeletion"], {"propagationPolicy": "Background"}, None),
+        ([], {}, None),
+    ):
+        api = Api()
+        await api.create(MAPS, held("a", *before) if before else config_map("a"))
+        found = (await api.request("DELETE", f"{MAPS}/a", options)).obj
+        finalizers = found["metadata"].get("finalizers") if found["kind"] == "ConfigMap" else None
+        assert finalizers == expected, (before, options)
+        assert (await api.get(MAPS)).names == (["a"] if expected else []), (before, options)
+    without = Api(settings=VerbSettings(collects_garbage=False))
+    await without.create(MAPS, config_map("a"))
+    await without.request("DELETE", f"{MAPS}/a", {"propagationPolicy": "Foreground"})
+    assert (await without.get(MAPS)).names == []
+
+
+async def test_events_are_deleted_without_the_garbage_collector() -> None:
+    api, events = Api(), "/api/v1/namespaces/default/events"
+    await api.create(events, {"metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}})
+    await api.request("DELETE", f"{events}/e", {"propagationPolicy": "Foreground"})
+    assert (await api.get(events)).names == []
+
+
+async def test_jobs_of_old_clients_orphan_their_pods_with_a_warning() -> None:
+    jobs = "/apis/batch/v1/namespaces/default/jobs"
+    spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}
+    for options, warned, names in (
+        ({}, True, ["j"]),
+        ({"propagationPolicy": "Background"}, False, []),
+        ({"orphanDependents": False}, False, []),
+    ):
+        api = Api()
+        await api.create(jobs, {"metadata": {"name": "j"}, "spec": spec})
+        response = await api.request("DELETE", f"{jobs}/j", options)
+        assert (len(response.warnings) == 1, (await api.get(jobs)).names) == (warned, names), options
+
+
+async def test_preconditions_are_checked() -> None:
+    api = Api()
+    metadata = (await api.create(MAPS, config_map("a")))["metadata"]
+    for preconditions, message in (
+        ({"uid": "x"}, "the UID in the precondition (x) does not match the UID in record"),
+        ({"resourceVersion": "9"}, "the ResourceVersion in the precondition (9) does not match the ResourceVersion"),
+        ({"uid": metadata["uid"], "resourceVersion": "9"}, "The object might have been modified"),
+        ({"uid": "x", "resourceVersion": "1"}, "The object might have been deleted and then recreated"),
+    ):
+        response = await api.request("DELETE", f"{MAPS}/a", {"preconditions": preconditions})
+        assert (response.code, message in response.message) == (409, True), preconditions
+    valid = {"uid": metadata["uid"], "resourceVersion": "1"}
+    assert (await api.request("DELETE", f"{MAPS}/a", {"preconditions": valid})).code == 200
+
+
+async def test_dry_run_deletes_nothing() -> None:
+    api = Api()
+    await api.create(MAPS, held("a"))
+    await api.create(MAPS, config_map("b"))
+    one = await api.request("DELETE", f"{MAPS}/a?dryRun=All")
+    await api.request("DELETE", f"{MAPS}/b?dryRun=All")
+    await api.request("DELETE", f"{MAPS}?dryRun=All")
+    assert "deletionTimestamp" in one.obj["metadata"]
+    assert (await api.get(MAPS)).names == ["a", "b"]
+    assert api.store.writes == 2
+
+
+async def test_collections_are_deleted_by_selectors() -> None:
+    for workers in (1, 3):
+        api = Api(settings=VerbSettings(delete_collection_workers=workers))
+        for name in "abc":
+            await api.create(MAPS, config_map(name, tier="x" if name < "c" else "y"))
+        response = await api.request("DELETE", f"{MAPS}?labelSelector=tier=x")
+        assert (response.names, (await api.get(MAPS)).names) == (["a", "b"], ["c"]), workers
+        await api.request("DELETE", MAPS)
+        assert (await api.get(MAPS)).names == [], workers
+
+
+async def test_invalid_options_are_rejected() -> None:
+    api = Api()
+    await api.create(MAPS, config_map("a"))
+    for options, message in (
+        ({"dryRun": ["x"]}, 'Unsupported value: []string{"x"}: supported values: "All"'),
+        ({"dryRun": ["All", "x"]}, 'Unsupported value: []string{"All", "x"}'),
+        ({"propagationPolicy": "x"}, 'Unsupported value: "x": supported values: "Foreground", "Background", "Orphan"'),
+        ({"propagationPolicy": "Orphan", "orphanDependents": True}, "cannot be both set"),
+    ):
+        response = await api.request("DELETE", f"{MAPS}/a", options)
+        assert (response.code, message in response.message) == (422, True), (options, response.message)
+    response = await api.request("DELETE", f"{MAPS}/a", {"kind": "Pod", "apiVersion": "v1"})
+    assert (response.code, response.message.startswith('no kind "Pod" is registered')) == (500, True)
+    for options in ({"kind": "DeleteOptions", "apiVersion": "v1"}, {"dryRun": ["All"], "propagationPolicy": "Orphan"}):
+        assert (await api.request("DELETE", f"{MAPS}/a?dryRun=All", {**options, "dryRun": ["All"]})).code == 200, (
+            options
+        )
+
+
+def test_query_has_the_options_without_a_body() -> None:
+    for query, changes in (
+        ("", {}),
+        ("gracePeriodSeconds=5", {"gracePeriodSeconds": 5}),
+        ("gracePeriodSeconds=-5", {"gracePeriodSeconds": 1}),
+        ("gracePeriodSeconds=0", {"gracePeriodSeconds": 0}),
+        ("dryRun=All", {"dryRun": True}),
+        ("propagationPolicy=Orphan", {"propagationPolicy": "Orphan"}),
+        ("orphanDependents=true", {"orphanDependents": True, "propagationPolicy": "Orphan"}),
+        ("orphanDependents=false", {"orphanDependents": False, "propagationPolicy": "Background"}),
+    ):
+        default = {
+            "gracePeriodSeconds": None,
+            "preconditions": {},
+            "dryRun": False,
+            "propagationPolicy": "",
+            "orphanDependents": None,
+        }
+        assert read_options(deletion(query=query)) == {**default, **changes}, query

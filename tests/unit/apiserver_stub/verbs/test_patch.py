@@ -1,4 +1,4 @@
-"""Tests for the kind and API version of patched objects."""
+"""Tests for patches: their types, errors, and the kind and API version of patched objects."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from apiserver_stub.kinds.registry import Resource
 from apiserver_stub.schema.structural.schema import StructuralSchema
 from apiserver_stub.schema.structural.tree import tree_of
 from apiserver_stub.verbs.patch import restore_type
+from tests.unit.apiserver_stub.api import Api, config_map
 
 JSON_PATCH, MERGE_PATCH = "application/json-patch+json", "application/merge-patch+json"
 
@@ -66,3 +67,60 @@ def test_kind_and_version_removed_by_a_patch_are_restored() -> None:
     restore_type(Resource("", "v1", "ConfigMap", "configmaps"), JSON_PATCH, new)
 
     assert (new["apiVersion"], new["kind"]) == ("v1", "ConfigMap")
+
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+STRATEGIC = "application/strategic-merge-patch+json"
+
+
+async def test_patches_change_the_object_by_their_type() -> None:
+    api = Api()
+    await api.create(MAPS, config_map("a", {"x": "1", "y": "2"}))
+    for content_type, body, data in (
+        (JSON_PATCH, [{"op": "replace", "path": "/data/x", "value": "3"}], {"x": "3", "y": "2"}),
+        (MERGE_PATCH, {"data": {"x": None}}, {"y": "2"}),
+        (STRATEGIC, {"data": {"z": "4"}}, {"y": "2", "z": "4"}),
+        (STRATEGIC, b"null", {"y": "2", "z": "4"}),
+        (f"{MERGE_PATCH}; charset=utf-8", {"data": {"y": None}}, {"z": "4"}),
+    ):
+        response = await api.request("PATCH", f"{MAPS}/a", body, content_type=content_type)
+        assert (response.code, response.obj.get("data")) == (200, data), (content_type, body, response.body)
+    before = api.store.writes
+    dry = await api.request("PATCH", f"{MAPS}/a?dryRun=All", {"data": {"a": "b"}}, content_type=MERGE_PATCH)
+    assert (dry.obj["data"], api.store.writes) == ({"a": "b", "z": "4"}, before)
+
+
+async def test_unusable_patches_are_rejected() -> None:
+    api = Api()
+    await api.create(MAPS, config_map("a"))
+    operation = {"op": "add", "path": "/data", "value": {}}
+    strict = "a?fieldValidation=Strict"
+    for target, content_type, body, code, message in (
+        ("a", MERGE_PATCH, b"{", 400, "error decoding patch: unexpected end of JSON input"),
+        ("a", MERGE_PATCH, b"{x", 400, "error decoding patch: "),
+        ("a", MERGE_PATCH, [1], 400, "cannot unmarshal array into Go value of type map[string]interface {}"),
+        ("b", MERGE_PATCH, {}, 404, 'configmaps "b" not found'),
+        ("a", MERGE_PATCH, {"metadata": {"name": None}}, 400, "was undeterminable"),
+        ("a", MERGE_PATCH, {"metadata": {"name": "b"}}, 400, "does not match the name on the URL"),
+        ("a", MERGE_PATCH, {"metadata": {"namespace": "b"}}, 400, "does not match the namespace"),
+        ("a", MERGE_PATCH, {"kind": "Pod"}, 422, 'no kind "Pod" is registered for version "v1"'),
+        ("a", MERGE_PATCH, {"data": 5}, 422, ""),
+        ("a", STRATEGIC, {"data": 5}, 422, ""),
+        (strict, MERGE_PATCH, {"unknown": 1}, 422, 'strict decoding error: unknown field "unknown"'),
+        (strict, STRATEGIC, {"unknown": 1}, 422, 'strict decoding error: unknown field "unknown"'),
+        (strict, JSON_PATCH, [{**operation, "x": 1}], 422, 'json patch unknown field "[0].x"'),
+        (strict, JSON_PATCH, b'[{"op":"add","op":"add","path":"/data","value":{}}]', 422, "json patch duplicate field"),
+        (strict, JSON_PATCH, [operation], 200, ""),
+        ("a?fieldValidation=Ignore", MERGE_PATCH, {"unknown": 1}, 200, ""),
+    ):
+        response = await api.request("PATCH", f"{MAPS}/{target}", body, content_type=content_type)
+        assert (response.code, message in response.message) == (code, True), (target, body, response.body)
+    warned = await api.request("PATCH", f"{MAPS}/a?fieldValidation=Warn", {"unknown": 1}, content_type=MERGE_PATCH)
+    assert warned.warnings == ['unknown field \\"unknown\\"']
+
+
+async def test_patch_of_the_uid_is_rejected_as_immutable() -> None:
+    api = Api()
+    await api.create(MAPS, config_map("a"))
+    response = await api.request("PATCH", f"{MAPS}/a", {"metadata": {"uid": "x"}}, content_type=MERGE_PATCH)
+    assert (response.code, "metadata.uid: Invalid value" in response.message) == (422, True)

@@ -1,0 +1,92 @@
+"""Tests for server-side apply: creation, owners of fields, conflicts and rejected configurations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.unit.apiserver_stub.api import Api, Object, Response
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+YAML = "application/apply-patch+yaml"
+
+
+def config(name: str = "a", data: Any = None, **metadata: Any) -> Object:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **metadata}, "data": data or {}}
+
+
+async def apply(api: Api, obj: Object, query: str = "fieldManager=m", path: str = "a") -> Response:
+    return await api.request("PATCH", f"{MAPS}/{path}?{query}", obj, content_type=YAML)
+
+
+async def test_apply_creates_then_changes_the_owned_fields() -> None:
+    api = Api()
+    first = await apply(api, config(data={"a": "1", "b": "2"}))
+    second = await apply(api, config(data={"a": "3"}))
+    other = await apply(api, config(data={"c": "4"}), "fieldManager=other")
+    third = await apply(api, config(data={}))
+    codes = [item.code for item in (first, second, other, third)]
+    assert codes == [201, 200, 200, 200]
+    assert [item.obj.get("data") for item in (first, second, other, third)] == [
+        {"a": "1", "b": "2"},
+        {"a": "3"},
+        {"a": "3", "c": "4"},
+        {"c": "4"},
+    ]
+    managers = [entry["manager"] for entry in other.obj["metadata"]["managedFields"]]
+    assert sorted(managers) == ["m", "other"]
+
+
+async def test_fields_of_others_are_a_conflict_unless_forced() -> None:
+    api = Api()
+    await apply(api, config(data={"a": "1"}))
+    same = await apply(api, config(data={"a": "1"}), "fieldManager=other")
+    conflict = await apply(api, config(data={"a": "2"}), "fieldManager=third")
+    forced = await apply(api, config(data={"a": "2"}), "fieldManager=third&force=true")
+    assert [item.code for item in (same, conflict, forced)] == [200, 409, 200]
+    assert conflict.message.startswith("Apply failed with 2 conflicts")
+    assert forced.obj["data"] == {"a": "2"}
+    assert [entry["manager"] for entry in forced.obj["metadata"]["managedFields"]] == ["third"]
+
+
+async def test_apply_without_change_or_as_a_dry_run_writes_nothing() -> None:
+    api = Api()
+    dry = await apply(api, config(), "fieldManager=m&dryRun=All")
+    assert (dry.code, api.store.writes) == (201, 0)
+    first = await apply(api, config(data={"a": "1"}))
+    again = await apply(api, config(data={"a": "1"}))
+    dry = await apply(api, config(data={"a": "2"}), "fieldManager=m&dryRun=All")
+    assert (again.obj["metadata"]["resourceVersion"], dry.code) == (first.obj["metadata"]["resourceVersion"], 200)
+    assert api.store.writes == 1
+
+
+async def test_invalid_configurations_are_rejected() -> None:
+    api = Api()
+    stored = await apply(api, config("s"), path="s")
+    uid = stored.obj["metadata"]["uid"]
+    for title, obj, query, path, code, message in (
+        ("no manager", config(), "", "a", 422, "fieldManager: Required value: is required for apply patch"),
+        ("another name", config("b"), "fieldManager=m", "a", 400, "the name of the object (b) does not match"),
+        ("another namespace", config(namespace="x"), "fieldManager=m", "a", 400, "does not match the namespace"),
+        ("stored in another namespace", config("s", namespace="x"), "fieldManager=m", "s", 400, "the namespace"),
+        ("another name of a stored one", config("b"), "fieldManager=m", "s", 400, "does not match the name"),
+        ("UID without an object", config(uid="x"), "fieldManager=m", "a", 409, "uid mismatch: the provided object"),
+        ("invalid version", config(resourceVersion="x"), "fieldManager=m", "a", 500, 'parsing "x"'),
+        ("old version", config("s", resourceVersion="9"), "fieldManager=m", "s", 409, "has been modified"),
+        ("same UID", config("s", uid=uid), "fieldManager=m", "s", 200, ""),
+        ("managed fields", config(managedFields=[{}]), "fieldManager=m", "a", 400, "managedFields must be nil"),
+        ("subresource of nothing", config(), "fieldManager=m", "a/status", 404, ""),
+    ):
+        response = await apply(api, obj, query, path)
+        assert (response.code, message in response.message) == (code, True), (title, response.body)
+
+
+async def test_force_is_for_apply_only() -> None:
+    api = Api()
+    await apply(api, config())
+    for query, content_type, code in (
+        ("force=true", "application/merge-patch+json", 422),
+        ("force=false", "application/merge-patch+json", 200),
+        ("", "text/plain", 415),
+    ):
+        response = await api.request("PATCH", f"{MAPS}/a?{query}", {}, content_type=content_type)
+        assert response.code == code, (query, content_type)

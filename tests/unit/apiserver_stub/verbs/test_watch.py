@@ -1,0 +1,211 @@
+"""Tests for watches: start, selectors, bookmarks, representations and rejected options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apiserver_stub.verbs.context import VerbSettings
+from tests.unit.apiserver_stub.api import Api, Object, Response, config_map
+
+MAPS, ALL = "/api/v1/namespaces/default/configmaps", "/api/v1/configmaps"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+PARTIAL = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+
+
+async def filled(*names: str, **settings: Any) -> Api:
+    api = Api(settings=VerbSettings(**settings))
+    for name in names:
+        await api.create(MAPS, config_map(name, app=name))
+    return api
+
+
+def summary(response: Response) -> list[tuple[str, str]]:
+    """Return type and name of each event."""
+    return [(kind, (obj.get("metadata") or {}).get("name", "")) for kind, obj in response.events]
+
+
+def labeled(name: str, **labels: str) -> Object:
+    return config_map(name, **labels)
+
+
+async def test_watch_starts_with_the_present_objects_or_after_a_revision() -> None:
+    api = await filled("a", "b")
+    for query, expected in (
+        ("", [("ADDED", "a"), ("ADDED", "b")]),
+        ("&resourceVersion=0", [("ADDED", "a"), ("ADDED", "b")]),
+        ("&resourceVersion=1", [("ADDED", "b")]),
+        ("&resourceVersion=2", []),
+        ("&resourceVersion=0&fieldSelector=metadata.name=b", [("ADDED", "b")]),
+        ("&resourceVersion=0&labelSelector=app=b", [("ADDED", "b")]),
+        ("&resourceVersion=1&labelSelector=app=a", []),
+    ):
+        response = await api.watch(f"{MAPS}?watch=1{query}")
+        assert (response.code, summary(response)) == (200, expected), query
+    named = await api.watch("/api/v1/watch/namespaces/default/configmaps/b")
+    assert summary(named) == [("ADDED", "b")]
+
+
+async def test_changes_follow_in_their_order() -> None:
+    api = await filled("a")
+    changed = config_map("a", {"k": "v"}, app="a")
+    other = config_map("x")
+    response = await api.watch(
+        f"{MAPS}?watch=1&resourceVersion=1",
+        ("POST", MAPS, config_map("b")),
+        ("PUT", f"{MAPS}/a", changed),
+        ("POST", "/api/v1/namespaces/other/configmaps", other),
+        ("DELETE", f"{MAPS}/b", None),
+    )
+    assert summary(response) == [("ADDED", "b"), ("MODIFIED", "a"), ("DELETED", "b")]
+    assert response.events[1][1]["data"] == {"k": "v"}
+    everywhere = await api.watch(f"{ALL}?watch=1&resourceVersion=1")
+    assert summary(everywhere) == [("ADDED", "b"), ("MODIFIED", "a"), ("ADDED", "x"), ("DELETED", "b")]
+
+
+async def test_objects_enter_and_leave_the_selection() -> None:
+    api = await filled()
+    actions = (
+        ("POST", MAPS, labeled("m", app="db")),
+        ("PUT", f"{MAPS}/m", labeled("m", app="web")),
+        ("PUT", f"{MAPS}/m", labeled("m", app="web", more="x")),
+        ("PUT", f"{MAPS}/m", labeled("m", app="db")),
+        ("PUT", f"{MAPS}/m", labeled("m", app="web")),
+        ("DELETE", f"{MAPS}/m", None),
+        ("POST", MAPS, labeled("n", app="db")),
+        ("DELETE", f"{MAPS}/n", None),
+    )
+    response = await api.watch(f"{MAPS}?watch=1&labelSelector=app=web", *actions)
+    assert [kind for kind, _ in summary(response)] == ["ADDED", "MODIFIED", "DELETED", "ADDED", "DELETED"]
+    left = response.events[2][1]["metadata"]
+    assert (left["labels"], left["resourceVersion"]) == ({"app": "web", "more": "x"}, "4")
+
+
+async def test_compacted_revision_is_an_error_event() -> None:
+    api = await filled("a", "b", "c")
+    api.store.collection("core/configmaps").compact(3)
+    response = await api.watch(f"{MAPS}?watch=1&resourceVersion=1")
+    ((kind, status),) = response.events
+    assert (kind, status["code"], status["reason"]) == ("ERROR", 410, "Expired")
+    assert status["message"].startswith("too old resource version: 1 (")
+    uncached = Api(settings=VerbSettings(is_cached=lambda plural, group: False), store=api.store)
+    ((_, status),) = (await uncached.watch(f"{MAPS}?watch=1&resourceVersion=1")).events
+    assert status["message"] == "The resourceVersion for the provided watch is too old."
+
+
+async def test_watch_lists_end_with_a_bookmark() -> None:
+    api = await filled("a", watch_lists=True)
+    query = "?watch=1&resourceVersionMatch=NotOlderThan&sendInitialEvents="
+    for rest, expected in (
+        ("true&allowWatchBookmarks=true", [("ADDED", "a"), ("BOOKMARK", "")]),
+        ("true", [("ADDED", "a")]),
+        ("false&allowWatchBookmarks=true", []),
+        ("true&allowWatchBookmarks=true&resourceVersion=1", [("ADDED", "a"), ("BOOKMARK", "")]),
+    ):
+        response = await api.watch(f"{MAPS}{query}{rest}")
+        assert summary(response) == expected, rest
+        for kind, obj in response.events:
+            if kind == "BOOKMARK":
+                assert obj["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+                assert (obj["kind"], obj["metadata"]["resourceVersion"]) == ("ConfigMap", "1")
+
+
+async def test_times_of_bookmarks_are_null_in_early_releases() -> None:
+    query = "?watch=1&resourceVersionMatch=NotOlderThan&sendInitialEvents=true&allowWatchBookmarks=true"
+    for shows, expected in ((True, {"creationTimestamp": None}), (False, {})):
+        api = await filled(watch_lists=True, shows_null_times=shows)
+        for path in (MAPS, "/api/v1/namespaces/default/pods"):
+            ((_, obj),) = (await api.watch(f"{path}{query}")).events
+            metadata = {name: obj["metadata"][name] for name in obj["metadata"] if name == "creationTimestamp"}
+            assert metadata == expected, (path, shows)
+
+
+async def test_options_that_exclude_each_other_are_rejected() -> None:
+    match = "resourceVersionMatch"
+    for enabled, query, messages in (
+        (True, "sendInitialEvents=true", ["requires setting resourceVersionMatch to NotOlderThan"]),
+        (
+            False,
+            f"sendInitialEvents=true&{match}=NotOlderThan",
+            ["forbidden for watch unless the WatchList feature gate is enabled"],
+        ),
+        (True, f"{match}=NotOlderThan", ["forbidden for watch unless sendInitialEvents is provided"]),
+        (
+            True,
+            f"sendInitialEvents=true&{match}=Exact",
+            ["requires setting", 'Unsupported value: "Exact": supported values: "NotOlderThan"'],
+        ),
+        (
+            True,
+            f"sendInitialEvents=true&{match}=NotOlderThan&continue=x",
+            ["resourceVersionMatch is forbidden when continue is provided"],
+        ),
+    ):
+        api = await filled(watch_lists=enabled)
+        response = await api.get(f"{MAPS}?watch=1&{query}")
+        assert (response.code, len(response.obj["details"]["causes"])) == (422, len(messages)), query
+        for message in messages:
+            assert message in response.message, query
+    api = await filled()
+    for query, code in (
+        ("limit=x", 400),
+        ("timeoutSeconds=x", 400),
+        ("resourceVersion=x", 500),
+        ("fieldSelector=x", 400),
+    ):
+        assert (await api.get(f"{MAPS}?watch=1&{query}")).code == code, query
+
+
+async def test_watch_ends_after_its_timeout() -> None:
+    api = await filled("a", min_watch_seconds=0)
+    response = await api.get(f"{MAPS}?watch=1")
+    assert (response.code, summary(response)) == (200, [("ADDED", "a")])
+
+
+async def test_first_table_has_the_columns() -> None:
+    for query, rows in (("", ["a", "b", "c"]), ("&resourceVersion=1", ["b", "c"])):
+        api = await filled("a", "b")
+        response = await api.watch(f"{MAPS}?watch=1{query}", ("POST", MAPS, config_map("c")), Accept=TABLE)
+        tables = [obj for _, obj in response.events]
+        assert [table["rows"][0]["cells"][0] for table in tables] == rows
+        assert [bool(table.get("columnDefinitions")) for table in tables] == [True, *[False] * (len(rows) - 1)]
+
+
+async def test_metadata_only_watches_omit_the_rest() -> None:
+    api = await filled("a")
+    response = await api.watch(f"{MAPS}?watch=1", ("PUT", f"{MAPS}/a", config_map("a", {"k": "v"})), Accept=PARTIAL)
+    assert [(kind, obj["kind"], "data" in obj) for kind, obj in response.events] == [
+        ("ADDED", "PartialObjectMetadata", False),
+        ("MODIFIED", "PartialObjectMetadata", False),
+    ]
+
+
+async def test_protobuf_watch_has_frames_with_their_length() -> None:
+    api = await filled("a")
+    protobuf = "application/vnd.kubernetes.protobuf;stream=watch"
+    response = await api.watch(f"{MAPS}?watch=1", ("POST", MAPS, config_map("b")), Accept=protobuf)
+    length = int.from_bytes(response.body[:4], "big")
+    assert response.headers["Content-Type"] == protobuf
+    assert b"ADDED" in response.body[4 : 4 + length]
+    assert len(response.body) > 4 + length
+    assert int.from_bytes(response.body[4 + length : 8 + length], "big") == len(response.body) - 8 - length
+
+
+async def test_changes_in_other_shards_are_not_sent() -> None:
+    nothing = "shardRange(object.metadata.uid,'0x0000000000000000','0x0000000000000001')"
+    everything = "shardRange(object.metadata.uid,'0x0000000000000000','0x10000000000000000')"
+    for selector, names, filtered in ((nothing, [], 1), (everything, ["a", "b"], 0)):
+        api = await filled("a", selects_shards=True)
+        response = await api.watch(f"{MAPS}?watch=1&shardSelector={selector}", ("POST", MAPS, config_map("b")))
+        assert [name for _, name in summary(response)] == names, selector
+        assert api.context.shard_counts.filtered["", "configmaps"] == filtered, selector
+        assert api.context.shard_counts.watches["", "configmaps"] == 0, selector
+
+
+async def test_kinds_without_watches_and_named_paths_are_rejected() -> None:
+    api = await filled()
+    for path, code in (
+        ("/api/v1/componentstatuses?watch=1", 405),
+        ("/api/v1/namespaces/default/nodes?watch=1", 404),
+        ("/api/v1/watch/namespaces/default/pods/p/status", 404),
+    ):
+        assert (await api.get(path)).code == code, path
