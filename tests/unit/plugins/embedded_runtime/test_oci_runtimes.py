@@ -45,3 +45,20 @@ def test_unavailable_runtime_is_rejected(installed, requested):
     installed.clear()
     with pytest.raises(ValueError, match=requested):
         oci_runtimes.choose_runner(requested, Path("/s"), host())
+
+
+def test_only_installed_runtimes_filter_calls_and_apply_apparmor(installed):
+    for name, expected in [("crun", True), ("runc", True), ("own", False)]:
+        runner = oci_runtimes.choose_runner(name, Path("/s"), host())
+        assert (runner.name, runner.filters_calls, runner.applies_apparmor) == (name, expected, expected)
+    chroot = Host(frozenset(), False, 2, 0, False, chrooted=True)
+    assert oci_runtimes.choose_runner("", Path("/s"), chroot).name == "own"
+    with pytest.raises(ValueError, match="unknown runner"):
+        oci_runtimes.choose_runner("docker", Path("/s"), host())
+
+
+def test_console_socket_is_requested_for_terminals(installed):
+    runner = oci_runtimes.choose_runner("crun", Path("/s"), host())
+
+    assert "--console-socket" in runner.run(Path("/c"), "c", terminal=True)
+    assert "--console-socket" not in runner.run(Path("/c"), "c", terminal=False)
