@@ -13,6 +13,7 @@ from apiserver_stub.admission import AdmissionChain, AdmissionPlugin
 from apiserver_stub.aggregation.remotes import Remotes
 from apiserver_stub.apimachinery.request import User
 from apiserver_stub.authz import Chain
+from apiserver_stub.kinds import Registry
 from apiserver_stub.lifecycle import Lifecycle
 from apiserver_stub.options import parse
 from apiserver_stub.pipeline.authorization import Authorization
@@ -27,7 +28,7 @@ from apiserver_stub.verbs.context import VerbContext, VerbSettings
 from tests.unit.apiserver_stub.authz.conftest import Memory
 from tests.unit.apiserver_stub.transport.fake_http import FakeHttpRequest
 
-ADMIN = User("admin", groups=("system:masters", "system:authenticated"))
+ADMIN = User("admin", "admin", ("system:masters", "system:authenticated"))
 Object = dict[str, Any]
 
 
@@ -69,6 +70,8 @@ class Api:
         self,
         *arguments: str,
         plugins: Sequence[AdmissionPlugin] = (),
+        admission: AdmissionChain | None = None,
+        registry: Registry | None = None,
         settings: VerbSettings | None = None,
         authorizer: Chain | None = None,
         release: str = "",
@@ -77,8 +80,8 @@ class Api:
     ) -> None:
         options = parse([*arguments, *([f"--compatibility-version={release}"] if release else [])])
         self.store, self.user = store or Memory(), ADMIN
-        self.registry, self.lifecycle = build_registry(options), Lifecycle()
-        self.context = VerbContext(self.store, AdmissionChain(plugins), settings or VerbSettings())  # type: ignore[arg-type]
+        self.registry, self.lifecycle = registry or build_registry(options), Lifecycle()
+        self.context = VerbContext(self.store, admission or AdmissionChain(plugins), settings or VerbSettings())  # type: ignore[arg-type]
         self.filled: list[str] = []
         """Namespaces whose default objects were created."""
         self.metrics = RequestMetrics()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
@@ -28,24 +29,32 @@ SCENARIOS = {"1.29": TABLES, "1.36": JOBS}
 _PATHS = [path for release in RELEASES for path in sorted((UNIT_RECORDINGS / release).glob("*.jsonl"))]
 
 
-@lru_cache
-def server(release: str) -> InProcessServer:
-    """Return a server with the objects that exist before the first request."""
+@pytest.fixture(scope="module")
+def loop() -> Iterator[asyncio.Runner]:
+    with asyncio.Runner() as runner:
+        yield runner
 
-    async def started() -> InProcessServer:
+
+@pytest.fixture(scope="module")
+def servers(loop: asyncio.Runner) -> Callable[[str], InProcessServer]:
+    """Return the server of a release, with the objects that exist before the first request."""
+
+    async def started(release: str) -> InProcessServer:
         found = await InProcessServer(*RELEASES[release]).start()
         await set_up(found)
         return found
 
-    return asyncio.run(started())
+    return lru_cache(lambda release: loop.run(started(release)))
 
 
 @pytest.mark.parametrize("path", _PATHS, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_recorded_request_gets_upstream_response(path: Path) -> None:
+def test_recorded_request_gets_upstream_response(
+    path: Path, servers: Callable[[str], InProcessServer], loop: asyncio.Runner
+) -> None:
     recording = Recording.read(path)
-    run = Runner(server(path.parent.name), recording.catalogued, settles=False)
+    run = Runner(servers(path.parent.name), recording.catalogued, settles=False)
 
-    outcomes = asyncio.run(run.run([case for case, _ in recording.cases]))
+    outcomes = loop.run(run.run([case for case, _ in recording.cases]))
 
     found = (
         compare(recording.resource, case, expected.outcome, ours)
@@ -62,10 +71,12 @@ def is_of_other_parts(scenario: Scenario) -> bool:
 
 
 @pytest.mark.parametrize(("release", "name"), SCENARIOS.items())
-def test_recorded_scenario_gets_upstream_responses(release: str, name: str) -> None:
+def test_recorded_scenario_gets_upstream_responses(
+    release: str, name: str, servers: Callable[[str], InProcessServer], loop: asyncio.Runner
+) -> None:
     recorded = [scenario for scenario in scenarios.read(name) if not is_of_other_parts(scenario)]
 
-    outcomes = asyncio.run(scenarios.run(server(release), recorded))
+    outcomes = loop.run(scenarios.run(servers(release), recorded))
 
     steps = (
         compare(f"{name}/{scenario.name}", step, expected, ours)

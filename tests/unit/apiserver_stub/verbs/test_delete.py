@@ -242,7 +242,7 @@ def test_query_has_the_options_without_a_body() -> None:
     for query, changes in (
         ("", {}),
         ("gracePeriodSeconds=5", {"gracePeriodSeconds": 5}),
-        ("gracePeriodSeconds=-5", {"gracePeriodSeconds": 1}),
+        ("gracePeriodSeconds=-5", {"gracePeriodSeconds": -5}),
         ("gracePeriodSeconds=0", {"gracePeriodSeconds": 0}),
         ("dryRun=All", {"dryRun": True}),
         ("propagationPolicy=Orphan", {"propagationPolicy": "Orphan"}),
