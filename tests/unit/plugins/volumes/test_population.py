@@ -1,0 +1,157 @@
+"""Tests for the desired volumes of pods: modes, claims that are read again, and volumes without a kind."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodeagent.contracts.api import NODES
+from nodeagent.contracts.persistent_volumes import VolumeMode, VolumeSpec
+from nodeagent.errors import VolumeError
+from nodeagent.model.pod import Volume
+from nodeagent.testing import FakeApi, FakeClock, make_container, make_pod
+from nodeagent_plugins.volumes import population
+from nodeagent_plugins.volumes.population import READ_AGAIN_SECONDS, check_mode, used_volumes
+
+from .conftest import pod_with
+from .host import Host, claim_pod
+
+FILESYSTEM, BLOCK = VolumeMode.FILESYSTEM, VolumeMode.BLOCK
+
+
+@pytest.fixture
+async def host(tmp_path: Path, clock: FakeClock) -> AsyncIterator[Host]:
+    host = Host(tmp_path, clock, None)
+    host.claims.add("data")
+    host.start()
+    yield host
+    host.kind.recover()
+    await host.kill()
+    assert host.kind.violations == []
+
+
+def test_volumes_are_used_in_the_modes_of_all_containers() -> None:
+    mounts = [{"name": "a", "mountPath": "/a"}, {"name": "b", "mountPath": "/b"}]
+    devices = [{"name": "b", "devicePath": "/dev/b"}, {"name": "c", "devicePath": "/dev/c"}]
+    init = make_container("init", volume_devices=devices)
+    pod = make_pod(containers=[make_container("main", volume_mounts=mounts), "other"], init_containers=[init])
+
+    assert used_volumes(pod) == {"a": {FILESYSTEM}, "b": {FILESYSTEM, BLOCK}, "c": {BLOCK}}
+
+
+def test_mode_of_a_volume_has_to_match_its_use(host: Host) -> None:
+    class WithoutBlock:
+        name = "kubernetes.io~plain"
+
+        def plugin_name(self, spec: VolumeSpec) -> str:
+            return "kubernetes.io/plain"
+
+    plain: Any = WithoutBlock()
+    for mode, modes, kind, error in [
+        (FILESYSTEM, {FILESYSTEM}, plain, ""),
+        (BLOCK, {BLOCK}, host.kind, ""),
+        (FILESYSTEM, {BLOCK}, host.kind, "volume v has volumeMode Filesystem, but is specified in volumeDevices"),
+        (FILESYSTEM, {FILESYSTEM, BLOCK}, host.kind, "specified in volumeDevices"),
+        (BLOCK, {FILESYSTEM, BLOCK}, host.kind, "volume v has volumeMode Block, but is specified in volumeMounts"),
+        (BLOCK, {BLOCK}, plain, 'volume "pv": volumes of kubernetes.io/plain cannot be used as block devices'),
+    ]:
+        spec = VolumeSpec("pv", Volume(name="v"), mode=mode)
+        if not error:
+            check_mode(spec, modes, kind)
+            continue
+        with pytest.raises(VolumeError, match=error):
+            check_mode(spec, modes, kind)
+    host.kind.supports_block = False
+    with pytest.raises(VolumeError, match="cannot be used as block devices"):
+        check_mode(VolumeSpec("pv", Volume(name="v"), mode=BLOCK), {BLOCK}, host.kind)
+
+
+async def test_persistent_volume_is_read_again_after_an_interval(host: Host) -> None:
+    pod = claim_pod()
+    await (await host.begin(pod))
+    for seconds, read in [(0, False), (READ_AGAIN_SECONDS - 1, False), (1, True), (1, False)]:
+        await host.clock.advance(seconds)
+        await host.manager.prepare(pod)
+        assert (host.claims.known[-1] is None) is read, seconds
+
+
+async def test_claims_of_many_volumes_are_read_less_often(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host.claims.add("other")
+    pods = [claim_pod("a"), claim_pod("b", "other")]
+    for pod in pods:
+        await (await host.begin(pod))
+
+    async def is_read(seconds: float = 0) -> bool:
+        await host.clock.advance(seconds)
+        before = len(host.claims.known)
+        await host.manager.prepare(pods[0])
+        return len(host.claims.known) > before
+
+    monkeypatch.setattr(population, "CLAIMS_OF_EACH_SYNC", 2)
+    assert [await is_read(), await is_read()] == [True, True]
+    monkeypatch.setattr(population, "CLAIMS_OF_EACH_SYNC", 1)
+    assert [await is_read(), await is_read(1), await is_read(1), await is_read()] == [False, False, True, False]
+    volume = {"name": "v", "persistentVolumeClaim": {"claimName": "data", "readOnly": True}}
+    pods[0] = pod_with(volume, name="a")
+    assert await is_read(), "the volume of the pod has changed"
+
+
+async def test_volume_with_two_names_is_listed_once(host: Host) -> None:
+    pod = pod_with(*({"name": name, "persistentVolumeClaim": {"claimName": "data"}} for name in ("x", "y")))
+    for _ in range(2):
+        await (await host.begin(pod))
+
+    assert [state.volume for state in host.manager.states()] == ["x y"]
+
+
+async def test_volume_without_a_kind_is_an_event_only_if_the_pod_contains_it(host: Host) -> None:
+    host.claims.add("odd", csi=None, nfs={"server": "s", "path": "/"})
+    inline = pod_with({"name": "v", "nfs": {"server": "s", "path": "/"}}, name="inline")
+    for pod, events in [(claim_pod("odd", "odd"), 0), (inline, 1)]:
+        with pytest.raises(VolumeError):
+            await host.manager.prepare(pod)
+        found = [event.note for event in host.recorder.of("FailedMount") if "MountVolume.SetUp failed" in event.note]
+        assert len(found) == events, pod.name
+
+
+async def test_volume_of_a_returning_pod_stays_mounted(host: Host) -> None:
+    pod = claim_pod()
+    await (await host.begin(pod))
+    host.kind.fail("unmount", VolumeError("busy"))
+    with pytest.raises(VolumeError):
+        await host.end(pod)
+    await (await host.begin(pod))
+    await host.clock.advance(60)
+
+    assert host.methods == ["mount_device", "mount", "mount"]
+    assert [state.phase for state in host.manager.states()] == ["Mounted"]
+
+
+async def test_node_without_an_api_attaches_nothing(host: Host) -> None:
+    host.kind.needs_attach = True
+    await (await host.begin(claim_pod()))
+
+    assert host.methods == ["mount_device", "mount"]
+    assert (host.statuses, host.manager.volumes_in_use()) == (0, [])
+
+
+async def test_node_status_is_reported_when_a_volume_has_to_be_attached(tmp_path: Path, clock: FakeClock) -> None:
+    api = FakeApi(clock)
+    host = Host(tmp_path, clock, api)
+    api.put(NODES, host.node)
+    for claim in ("data", "local"):
+        host.claims.add(claim)
+    host.start()
+    await clock.advance(0)
+    before = host.statuses
+    await host.begin(claim_pod("a", "local"))
+    assert host.statuses == before
+    host.kind.needs_attach = True
+    await host.begin(claim_pod("b"))
+
+    assert host.statuses == before + 1
+    assert host.manager.volumes_in_use() == ["kubernetes.io/fake/fake.example^data"]
+    await host.kill()
