@@ -41,6 +41,15 @@ class AddressRules(Struct, frozen=True):
         """Return the error in an IP address; those in *stored* are accepted in any notation from 1.33 on."""
         return validate_legacy_address(text, field, is_strict=self.is_strict, stored=stored if self.is_revised else ())
 
+    def validate_canonical(self, text: str, field: str) -> list[Cause]:
+        """Return the error in an IP address of a field that accepts only the canonical notation."""
+        if causes := validate_legacy_address(text, field, is_strict=True):
+            return causes
+        canonical = str(ip_address(text))
+        return (
+            [] if text == canonical else [invalid_value(field, text, f"must be in canonical form ({quote(canonical)})")]
+        )
+
     def validate_block(self, text: str, field: str, stored: Collection[str] = ()) -> list[Cause]:
         """Return the error in a CIDR block; those in *stored* are accepted in any notation."""
         if text in stored:

@@ -86,7 +86,7 @@ def _validate_address(text: str, field: str, kind: str, rules: AddressRules) -> 
     address = parse_address(text)
     is_valid = address is not None and family(address) == kind
     if rules.is_revised:
-        if causes := rules.validate(text, field):
+        if causes := rules.validate_canonical(text, field) if kind == "IPv6" else rules.validate(text, field):
             return causes
         of_list = field.rpartition("[")[0]
         causes = [] if is_valid else [invalid_value(of_list, text, f"must be an {kind} address")]

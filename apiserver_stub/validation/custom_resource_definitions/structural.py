@@ -131,15 +131,14 @@ def _validate_resource_fields(properties: Object, level: str, field: str, *, is_
     return causes
 
 
-def _validate_combinations(schema: Object, field: str) -> list[Cause]:
-    """Return the errors in the restrictions of a value."""
+def _validate_combinations(schema: Object, field: str, *, is_nested: bool = False) -> list[Cause]:
+    """Return the errors in the restrictions of a value; *is_nested* if it is specified elsewhere."""
     causes: list[Cause] = []
-    is_pattern = schema.get("anyOf") == _INT_OR_TEXT
-    every = schema.get("allOf") or []
-    if not is_pattern:
+    if is_nested or not _is_pattern(schema):
         causes += _validate_each(schema, "anyOf", field)
-    for index, item in enumerate(every):
-        causes += _validate_nested(item, f"{field}.allOf[{index}]", skips_any_of=not index and _is_pattern(item))
+    for index, item in enumerate(schema.get("allOf") or ()):
+        skips_any_of = not is_nested and not index and _is_pattern(item)
+        causes += _validate_nested(item, f"{field}.allOf[{index}]", skips_any_of=skips_any_of)
     causes += _validate_each(schema, "oneOf", field)
     if (excluded := schema.get("not")) is not None:
         causes += _validate_nested(excluded, f"{field}.not")
@@ -163,7 +162,7 @@ def _validate_each(schema: Object, name: str, field: str) -> list[Cause]:
 
 def _validate_nested(schema: Object, field: str, *, skips_any_of: bool = False) -> list[Cause]:
     """Return the errors in a schema that restricts values that are specified elsewhere."""
-    causes = _validate_combinations({**schema, "anyOf": None} if skips_any_of else schema, field)
+    causes = _validate_combinations({**schema, "anyOf": None} if skips_any_of else schema, field, is_nested=True)
     if (items := schema.get("items")) is not None:
         causes += _validate_nested(items, f"{field}.items")
     properties = schema.get("properties") or {}
