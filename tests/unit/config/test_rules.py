@@ -410,6 +410,28 @@ WRONG = [
         "must add up to memory in systemReserved, platformReserved and evictionHard: 100Mi",
     ),
     (
+        "memoryManagerPolicy: Static\nreservedMemory: [{numaNode: 0, limits: {memory: 100Mi, hugepages-1Gi: 1Gi}}]\n"
+        "systemReserved: {memory: 1Mi}",
+        "reservedMemory",
+        "must add up to memory in systemReserved, platformReserved and evictionHard: 101Mi",
+    ),
+    ("reservedMemory: [{numaNode: -1, limits: {memory: 1Mi}}]", "reservedMemory[0].numaNode", "must not be negative"),
+    (
+        "reservedMemory: [{numaNode: 0, limits: {cpu: '1'}}]",
+        "reservedMemory[0].limits.cpu",
+        "must be memory or hugepages-<size>",
+    ),
+    (
+        "reservedMemory: [{numaNode: 0, limits: {memory: 0}}]",
+        "reservedMemory[0].limits.memory",
+        "must be greater than 0",
+    ),
+    (
+        "reservedMemory: [{numaNode: 0, limits: {memory: 1Mi}}, {numaNode: 0, limits: {memory: 1Mi}}]",
+        "reservedMemory[1].limits.memory",
+        "is reserved twice on NUMA node 0",
+    ),
+    (
         "topologyManagerPolicy: strict",
         "topologyManagerPolicy",
         "must be one of none, best-effort, restricted, single-numa-node",

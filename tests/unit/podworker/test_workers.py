@@ -859,3 +859,41 @@ def test_periodic_syncs_of_pods_share_their_times():
     times = {round(now + resync_pause(now, 60.0, 0.5), 6) for now in (100.0, 101.5, 103.0, 104.9)}
 
     assert len(times) <= 2
+
+
+async def test_changes_of_a_publication_are_logged_by_operation(harness, caplog):
+    caplog.set_level(1, "nodeagent.podworker.workers")
+    deletion = {"deletion_timestamp": harness.clock.wall(), "deletion_grace_period_seconds": 30}
+    one, other = make_pod("a"), make_pod("b")
+    lines = []
+    for pods in (
+        [one, other],
+        [make_pod("a", labels={"changed": "yes"}), other],
+        [make_pod("a", metadata=deletion), make_pod("b", status=PodStatus(phase="Running"))],
+        [],
+    ):
+        caplog.clear()
+        await harness.publish(*pods)
+        lines.append([(r.message, r.pods) for r in caplog.records if r.message.startswith("SyncLoop")])
+
+    assert lines == [
+        [("SyncLoop ADD", ["default/a", "default/b"])],
+        [("SyncLoop UPDATE", ["default/a"])],
+        [("SyncLoop DELETE", ["default/a"]), ("SyncLoop RECONCILE", ["default/b"])],
+        [("SyncLoop REMOVE", ["default/a", "default/b"])],
+    ]
+
+
+async def test_terminated_pods_are_neither_active_nor_represented(harness):
+    static = {"kubernetes.io/config.source": "file"}
+    pods = [make_pod("a", annotations=static), make_pod("b", annotations=static)]
+    await harness.publish(*pods)
+    assert [pod.name for pod in harness.workers.active()] == ["a", "b"]
+    harness.workers.kill(pods[0].uid, KillReason.EVICTED, "no room", grace_seconds=0)
+    await harness.clock.advance(30)
+
+    assert [pod.name for pod in harness.workers.active()] == ["b"]
+    assert sorted(pod.name for pod in harness.workers.static_pods()) == ["a", "b"]
+    await harness.publish(pods[1])
+    await harness.clock.advance(30)
+    assert [pod.name for pod in harness.workers.static_pods()] == ["b"]

@@ -171,3 +171,23 @@ def test_loop_devices_are_found_by_backing_file(tmp_path):
 
     assert loop_devices.find_loops(Path("/b"), sysfs=tmp_path) == ["loop1"]
     assert loop_devices.find_loops(Path("/a"), sysfs=tmp_path) == ["loop0"]
+
+
+def test_path_that_the_driver_left_is_removed(tmp_path, monkeypatch):
+    mounted = set()
+    monkeypatch.setattr(block_devices, "is_mount_point", mounted.__contains__)
+    (tmp_path / "file").touch()
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "kept")
+    (tmp_path / "kept").mkdir()
+    for name in ("missing", "file", "directory", "link"):
+        block_devices.remove_published(tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+    mounted.add(tmp_path / "kept")
+    with pytest.raises(VolumeError, match="is still a mount point after NodeUnpublishVolume"):
+        block_devices.remove_published(tmp_path / "kept")
+    (tmp_path / "kept" / "file").touch()
+    mounted.clear()
+    with pytest.raises(VolumeError):
+        block_devices.remove_published(tmp_path / "kept")

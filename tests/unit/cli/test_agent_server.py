@@ -1,0 +1,114 @@
+"""Tests for the endpoint of an agent's server and the credentials of its user."""
+
+import argparse
+
+import pytest
+
+from nodeagent.cli.agent_server import ServerUnreachable, add_flags, resolve, with_port
+
+CONFIG = """
+apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: k, user: u}}]
+clusters: [{name: k, cluster: {server: "https://api.example"}}]
+users: [{name: u, user: {token: from-kubeconfig}}]
+"""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Return the endpoint for command-line arguments, without a kubeconfig of the user."""
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    def resolved(*arguments):
+        parser = argparse.ArgumentParser()
+        add_flags(parser)
+        return resolve(parser.parse_args(arguments))
+
+    return resolved
+
+
+def test_address_gets_the_default_port():
+    for address, expected in [
+        ("host", "host:10250"),
+        ("host:1", "host:1"),
+        ("10.0.0.1", "10.0.0.1:10250"),
+        ("::1", "[::1]:10250"),
+        ("[::1]", "[::1]:10250"),
+        ("[::1]:1", "[::1]:1"),
+    ]:
+        assert with_port(address) == expected
+
+
+def test_agent_of_this_host_is_the_default(run):
+    assert run().url == "https://127.0.0.1:10250"
+    assert run("--address", "node:1").url == "https://node:1"
+    assert run().authorization == ""
+
+
+def test_credentials_are_those_of_the_token_file_or_the_kubeconfig(run, tmp_path, monkeypatch):
+    (tmp_path / "token").write_text("from-file\n")
+    (tmp_path / "config").write_text(CONFIG)
+    config = ("--kubeconfig", str(tmp_path / "config"))
+    assert run(*config).authorization == "Bearer from-kubeconfig"
+    assert run(*config, "--token-file", str(tmp_path / "token")).authorization == "Bearer from-file"
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/config:{tmp_path}/other")
+    assert run().authorization == "Bearer from-kubeconfig"
+    monkeypatch.setenv("KUBECONFIG", "")
+    (tmp_path / ".kube").mkdir()
+    (tmp_path / ".kube/config").write_text(CONFIG)
+    assert run().authorization == "Bearer from-kubeconfig"
+
+
+def test_server_is_verified_unless_requested_otherwise(run):
+    verified, skipped = run(), run("--insecure-skip-tls-verify")
+
+    assert (verified.tls.check_hostname, verified.tls.verify_mode.name) == (True, "CERT_REQUIRED")
+    assert (skipped.tls.check_hostname, skipped.tls.verify_mode.name) == (False, "CERT_NONE")
+
+
+def test_unusable_files_are_reported(run, tmp_path):
+    (tmp_path / "empty").write_text(" \n")
+    (tmp_path / "config").write_text("a: [")
+    for arguments, text in [
+        (("--token-file", str(tmp_path / "empty")), "file contains no token"),
+        (("--token-file", str(tmp_path / "none")), "failed to load credentials"),
+        (("--kubeconfig", str(tmp_path / "none")), "failed to load credentials"),
+        (("--kubeconfig", str(tmp_path / "config")), "failed to load credentials"),
+        (("--certificate-authority", str(tmp_path / "none")), "failed to load credentials"),
+        (("--node", "node-1"), "--node requires a kubeconfig"),
+    ]:
+        with pytest.raises(ServerUnreachable, match=text):
+            run(*arguments)
+
+
+def test_address_of_a_node_is_looked_up(run, tmp_path, monkeypatch):
+    (tmp_path / "config").write_text(CONFIG)
+
+    statuses = []
+
+    class Client:
+        async def get(self, resource, name, *, into):
+            return {"status": statuses[-1]}
+
+        async def close(self):
+            pass
+
+    monkeypatch.setattr("nodeagent.apiclient.connect", lambda *_: Client())
+    internal, external = {"type": "InternalIP", "address": "10.0.0.1"}, {"type": "ExternalIP", "address": "192.0.2.1"}
+    endpoint = {"daemonEndpoints": {"kubeletEndpoint": {"Port": 1}}}
+    for status, expected in [
+        ({"addresses": [external, internal], **endpoint}, "10.0.0.1:1"),
+        ({"addresses": [external], **endpoint}, "192.0.2.1:1"),
+        ({"addresses": [{"type": "InternalIP", "address": "fd00::1"}]}, "[fd00::1]:10250"),
+        ({"addresses": [{"type": "Hostname", "address": "n"}], "daemonEndpoints": {"x": {"Port": 0}}}, "n:10250"),
+    ]:
+        statuses.append(status)
+        endpoint_found = run("--kubeconfig", str(tmp_path / "config"), "--node", "node-1")
+        assert endpoint_found.url == f"https://{expected}"
+    for status in ({}, {"addresses": None}, {"addresses": [{"type": "Other", "address": "x"}]}):
+        statuses.append(status)
+        with pytest.raises(ServerUnreachable, match='node "node-1" has no address in its status'):
+            run("--kubeconfig", str(tmp_path / "config"), "--node", "node-1")
