@@ -1,0 +1,106 @@
+"""Tests for the cache of pod statuses: what is queried, what is reused, and concurrent refreshes."""
+
+import asyncio
+
+import pytest
+
+from nodeagent.pleg.cache import PodCache
+from nodeagent.testing import FakeRuntime, make_pod
+
+POD = make_pod("web")
+
+
+@pytest.fixture
+def runtime(clock):
+    return FakeRuntime(clock)
+
+
+@pytest.fixture
+def cache(runtime, clock):
+    return PodCache(lambda: runtime, clock)
+
+
+def queried(runtime):
+    """Return the IDs whose status was queried since the last call."""
+    found = [call.arguments[0] for call in runtime.calls if call.method in ("container_status", "sandbox_status")]
+    runtime.calls.clear()
+    return found
+
+
+async def test_refresh_queries_all_except_exited_containers_that_are_known(cache, runtime, clock):
+    exited, running = runtime.start("a", POD), runtime.start("b", POD)
+    runtime.exit(exited, 1)
+    sandbox = runtime.pod(POD.uid).sandboxes[0].id
+    for expected in ({exited, running, sandbox}, {running, sandbox}):
+        await clock.advance(1)
+        pod = await cache.refresh(POD.uid)
+        assert set(queried(runtime)) == expected
+        assert {container.name for container in pod.containers} == {"a", "b"}
+    assert (pod.name, pod.namespace) == (POD.name, POD.namespace)
+
+
+async def test_refresh_of_touched_ids_reuses_the_others(cache, runtime, clock):
+    first = runtime.start("a", POD)
+    await cache.refresh(POD.uid)
+    queried(runtime)
+    await clock.advance(1)
+    second = runtime.start("b", POD)
+    runtime.exit(first, 3)
+
+    pod = await cache.refresh(POD.uid, frozenset({second}))
+    assert queried(runtime) == [second]
+    assert pod.newest("b").id == second
+    assert pod.newest("a").exit_code == 0, "not queried again"
+    await clock.advance(1)
+    pod = await cache.refresh(POD.uid, frozenset({first, "removed"}))
+    assert pod.newest("a").exit_code == 3
+    assert len(pod.containers) == 2
+
+
+async def test_created_sandbox_is_added_once_without_a_query(cache, runtime, clock):
+    runtime.start("a", POD)
+    created = runtime.pod(POD.uid).sandboxes[0]
+    for _ in range(2):
+        pod = await cache.refresh(POD.uid, frozenset({created.id}), created)
+        assert [sandbox.id for sandbox in pod.sandboxes] == [created.id]
+        await clock.advance(1)
+    assert created.id not in queried(runtime)
+
+
+async def test_removed_objects_are_dropped(cache, runtime, clock):
+    first = runtime.start("a", POD)
+    runtime.start("b", POD)
+    await cache.refresh(POD.uid)
+    await runtime.stop_container(first, 0)
+    await runtime.remove_container(first)
+    await clock.advance(1)
+
+    pod = await cache.refresh(POD.uid, frozenset({first}))
+    assert [container.name for container in pod.containers] == ["b"]
+    await runtime.remove_sandbox(pod.sandboxes[0].id)
+    await clock.advance(1)
+    pod = await cache.refresh(POD.uid)
+    assert pod is None or not pod.containers
+
+
+async def test_newer_result_is_not_replaced_by_an_older_one(cache, runtime, clock):
+    container = runtime.start("a", POD)
+    await cache.refresh(POD.uid)
+    await clock.advance(1)
+    runtime.hang("sandbox_status")
+    slow = asyncio.create_task(cache.refresh(POD.uid))
+    await clock.advance(1)
+    runtime.recover("sandbox_status")
+    runtime.exit(container, 2)
+    fast = await cache.refresh(POD.uid)
+    slow_result = await slow
+
+    assert fast.newest("a").exit_code == 2
+    assert cache.get(POD.uid).observed_at >= slow_result.observed_at
+    await clock.advance(1)
+    at = clock.now()
+    await clock.advance(1)
+    newest = await cache.refresh(POD.uid)
+    queried(runtime)
+    assert await cache.observe(POD.uid, [], [], frozenset({container}), at) is newest
+    assert queried(runtime) == []
