@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from types import SimpleNamespace
 from typing import Any
 
 from apiserver_stub.admission import AdmissionChain, AdmissionPlugin
@@ -79,21 +78,22 @@ class Api:
         **handler: Any,
     ) -> None:
         options = parse([*arguments, *([f"--compatibility-version={release}"] if release else [])])
-        self.store, self.user = store or Memory(), ADMIN
+        self.store: Any = store or Memory()
+        self.user, admission = ADMIN, admission or AdmissionChain(plugins)
         self.registry, self.lifecycle = registry or build_registry(options), Lifecycle()
-        self.context = VerbContext(self.store, admission or AdmissionChain(plugins), settings or VerbSettings())  # type: ignore[arg-type]
+        self.context = VerbContext(self.store, admission, settings or VerbSettings())
         self.filled: list[str] = []
         """Namespaces whose default objects were created."""
         self.metrics = RequestMetrics()
-        chain = authorizer or Chain([])
+        chain, authenticator = authorizer or Chain([]), handler.pop("authenticator", self)
         handlers = bundled_handlers(
             self.context,
             self.registry,
             options.gates,
             options.identity,
-            authenticator=self,  # type: ignore[arg-type]
+            authenticator=authenticator,
             authorizer=chain,
-            tokens=SimpleNamespace(api_audiences=("api",)),  # type: ignore[arg-type]
+            tokens=handler.pop("tokens", None),
             component_checks=dict,
             translations=self.metrics.translations,
         )
@@ -102,12 +102,12 @@ class Api:
         self.handler = RequestHandler(
             identity=options.identity,
             lifecycle=self.lifecycle,
-            authenticator=self,  # type: ignore[arg-type]
+            authenticator=authenticator,
             authorization=Authorization(chain, self.metrics, options.identity, constrains=False),
             audit=handler.pop("audit", None),
             registry=self.registry,
             remotes=Remotes(options.identity),
-            admission=self.context.admission,  # type: ignore[arg-type]
+            admission=admission,
             dispatcher=dispatcher,
             limits=Limits(LimitSettings(), dispatcher, self.metrics),
             watches=WatchResponder(self.context, self.lifecycle, self.metrics, None, 0),

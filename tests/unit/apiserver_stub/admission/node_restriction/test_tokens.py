@@ -29,7 +29,7 @@ async def problem(
     objects: dict[str, Object] | None = None,
 ) -> str:
     """Return the error of a token request for a pod with *volumes*, empty if it is allowed."""
-    store = Memory()
+    store: Any = Memory()
     spec = {"nodeName": node, "volumes": volumes}
     store.put("core/pods", {"metadata": {"name": "p", "namespace": "default", "uid": "u"}, "spec": spec})
     for collection, obj in (objects or {}).items():
@@ -40,7 +40,7 @@ async def problem(
         requested.append(info)
         return permitted, ""
 
-    checks = TokenChecks(Lister(store), authorize, Identity(), restricts_audiences=restricts)  # type: ignore[arg-type]
+    checks = TokenChecks(Lister(store), authorize, Identity(), restricts_audiences=restricts)
     spec = {"boundObjectRef": reference, "audiences": audiences}
     try:
         await checks.check(make_call({"metadata": {"name": "robot"}, "spec": spec}, user="system:node:n"), "n")

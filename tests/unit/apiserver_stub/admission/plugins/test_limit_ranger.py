@@ -109,12 +109,12 @@ def test_defaults_of_other_types_are_ignored_and_notes_are_added() -> None:
 
 
 async def test_limits_apply_to_new_and_resized_pods_and_to_claims() -> None:
-    store = Memory()
+    store: Any = Memory()
     storage = {"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}}
     limits = [*limits_of("Container", max="2", default="1", defaultRequest="1"), storage]
     store.put("core/limitranges", {"metadata": {"name": "l", "namespace": "default"}, "spec": {"limits": limits}})
     store.put("core/limitranges", {"metadata": {"name": "e", "namespace": "default"}})
-    api = Api(store=store, plugins=[LimitRanger(Lister(store), Identity())])  # type: ignore[arg-type]
+    api = Api(store=store, plugins=[LimitRanger(Lister(store), Identity())])
     pods, claims = (f"/api/v1/namespaces/default/{name}" for name in ("pods", "persistentvolumeclaims"))
 
     def pod(name: str, limit: str | None = None) -> Object:

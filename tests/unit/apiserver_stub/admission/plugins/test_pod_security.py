@@ -37,10 +37,10 @@ def pod(name: str = "p", *, shares: bool = True, **spec: Any) -> Object:
 
 def server(modes: Object | None = None, **config: Any) -> Api:
     """Return a server with the namespace n."""
-    store = Memory()
+    store: Any = Memory()
     store.put("core/namespaces", {"metadata": {"name": "n", "uid": "n", "labels": labels(**(modes or {}))}})
     given = {**CONFIG, **config} if config else {}
-    return Api(store=store, plugins=[PodSecurity(Lister(store), given, Identity())])  # type: ignore[arg-type]
+    return Api(store=store, plugins=[PodSecurity(Lister(store), given, Identity())])
 
 
 async def created(api: Api, obj: Object | None = None) -> Response:

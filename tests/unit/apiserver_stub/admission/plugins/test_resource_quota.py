@@ -20,8 +20,8 @@ REGISTRY = build_registry(parse([]))
 CONFIG = {"kind": "ResourceQuotaConfiguration", "apiVersion": "apiserver.config.k8s.io/v1"}
 
 
-def plugin(store: Memory, **config: Any) -> ResourceQuota:
-    tracker = QuotaUsageTracker(store, REGISTRY, Identity())  # type: ignore[arg-type]
+def plugin(store: Any, **config: Any) -> ResourceQuota:
+    tracker = QuotaUsageTracker(store, REGISTRY, Identity())
     return ResourceQuota(tracker, {**CONFIG, **config} if config else {}, Identity())
 
 
