@@ -210,3 +210,27 @@ def test_condition_of_gated_pod_has_a_transition_time_since_1_32(release: str, d
     strategy_at(release).prepare_create(made)
 
     assert (made["status"]["conditions"][0]["lastTransitionTime"] is not None) is dated
+
+
+def test_status_of_disabled_features_is_dropped_unless_it_is_stored() -> None:
+    gates = {"PodObservedGenerationTracking": False, "ResourceHealthStatus": False, "SupplementalGroupsPolicy": False}
+    strategy = strategy_at("1.34", gates)
+    container = {"name": "web", "allocatedResourcesStatus": [{"name": "a"}], "user": {"linux": {"uid": 1}}}
+    status = {
+        "observedGeneration": 2,
+        "conditions": [{"type": "Ready", "status": "True", "observedGeneration": 2}],
+        "containerStatuses": [container, {**container, "name": "log"}],
+    }
+    old = pod()
+    new = copy.deepcopy(old) | {"status": copy.deepcopy(status)}
+    condition = {"type": "Ready", "status": "True"}
+
+    strategy.prepare_update(new, old, "status")
+
+    assert (new["status"].get("observedGeneration"), new["status"]["conditions"]) == (None, [condition])
+    assert new["status"]["containerStatuses"] == [{"name": "web"}, {"name": "log"}]
+    for kept in ({"observedGeneration": 1}, {"conditions": [{**condition, "observedGeneration": 1}]}):
+        old["status"] = {**kept, "containerStatuses": [container]}
+        new = copy.deepcopy(old) | {"status": copy.deepcopy(status)}
+        strategy.prepare_update(new, old, "status")
+        assert {name: new["status"][name] for name in status} == status

@@ -207,3 +207,61 @@ def test_storage_capacities_have_the_default_columns() -> None:
     shown = cells("storage.k8s.io", "v1", "csistoragecapacities", "1.36", capacity)
 
     assert shown == {"Name": "c", "Created At": "2024-01-02T03:04:05Z"}
+
+
+def test_cells_of_jobs() -> None:
+    def job(spec: dict[str, Any], *conditions: str, **status: Any) -> dict[str, Any]:
+        found = [{"type": name, "status": "True"} for name in conditions]
+        return {"metadata": {"name": "j"}, "spec": spec, "status": {**status, "conditions": found}}
+
+    ended = {"startTime": "2024-01-01T00:00:00Z", "completionTime": "2024-01-01T00:00:07Z"}
+    deleted = {"metadata": {"deletionTimestamp": "2024-01-01T00:00:00Z"}}
+    pending = {"status": {"conditions": [{"type": "Failed", "status": "False"}]}}
+    cases: list[tuple[dict[str, Any], tuple[str, str, str]]] = [
+        (job({}), ("Running", "0/1", "")),
+        (job({}) | pending, ("Running", "0/1", "")),
+        (job({"completions": 0}, "Suspended"), ("Suspended", "0/0", "")),
+        (job({"completions": 3}, "FailureTarget", "Failed", succeeded=2), ("Failed", "2/3", "")),
+        (job({"parallelism": 1}, "SuccessCriteriaMet", succeeded=1), ("SuccessCriteriaMet", "1/1", "")),
+        (job({"parallelism": 2}), ("Running", "0/1 of 2", "")),
+        (job({}, "Complete", **ended), ("Complete", "0/1", "7s")),
+        (job({}, "Suspended") | deleted, ("Terminating", "0/1", "")),
+        (job({}, "Complete") | deleted, ("Complete", "0/1", "")),
+    ]
+    for obj, expected in cases:
+        found = cells("batch", "v1", "jobs", "1.36", obj)
+        assert (found["Status"], found["Completions"], found["Duration"]) == expected, obj
+    running = job({}, startTime="2024-01-01T00:00:00Z")
+    assert cells("batch", "v1", "jobs", "1.36", running)["Duration"]
+
+
+def test_cells_of_cron_jobs() -> None:
+    template = {"spec": {"selector": {"matchLabels": {"a": "b"}}}}
+    full = {
+        "metadata": {},
+        "spec": {"timeZone": "UTC", "suspend": True, "schedule": "@hourly", "jobTemplate": template},
+        "status": {"active": [{}, {}], "lastScheduleTime": "2024-01-01T00:00:00Z"},
+    }
+
+    found, empty = (cells("batch", "v1", "cronjobs", "1.36", obj) for obj in (full, {"metadata": {}, "spec": {}}))
+
+    names = ("Timezone", "Suspend", "Active", "Selector")
+    assert [found[name] for name in names] == ["UTC", "True", 2, "a=b"]
+    assert [empty[name] for name in names] == ["<none>", "False", 0, "<none>"]
+    assert found["Last Schedule"] != empty["Last Schedule"] == "<none>"
+
+
+def test_cells_show_the_condition_of_their_kind() -> None:
+    other: dict[str, Any] = {"type": "Other", "status": "True"}
+    levels = [([other, {"type": "Dangling", "status": "False"}], "False"), ([other], "?")]
+    for conditions, level in levels:
+        schema = {"metadata": {}, "spec": {}, "status": {"conditions": conditions}}
+        assert cells("flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "1.36", schema)["MissingPL"] == level
+    states = [
+        ([other, {"type": "Healthy", "status": "True", "message": "ok"}], ["Healthy", "ok", ""]),
+        ([{"type": "Healthy", "status": "False", "error": "timeout"}], ["Unhealthy", "", "timeout"]),
+        ([other], ["Unknown", "", ""]),
+    ]
+    for conditions, expected in states:
+        found = cells("", "v1", "componentstatuses", "1.36", {"metadata": {}, "conditions": conditions})
+        assert [found[name] for name in ("Status", "Message", "Error")] == expected

@@ -59,6 +59,8 @@ def test_ipv4_mapped_cidr_is_ipv4() -> None:
         ("0.0.0.0", "may not be unspecified (0.0.0.0)"),
         ("::ffff:127.0.0.1", "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
         ("fe80::1", "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
+        ("ff05::2", ""),
+        ("fd02::1", ""),
         ("ff12::1", "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"),
     ],
 )
