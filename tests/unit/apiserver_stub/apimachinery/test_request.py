@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apiserver_stub.apimachinery.request import Query, RequestInfo, parse_path
+from apiserver_stub.apimachinery.request import Query, RequestInfo, check_method, parse_path
 from apiserver_stub.apimachinery.status import ApiError
 
 
@@ -15,6 +15,16 @@ from apiserver_stub.apimachinery.status import ApiError
         ("GET", "/api/v1/pods", "watch=foo", RequestInfo("watch", "", "", "v1", "pods")),
         ("GET", "/api/v1/pods", "watch=False", RequestInfo("list", "", "", "v1", "pods")),
         ("GET", "/api/v1/watch/pods", "", RequestInfo("watch", "", "", "v1", "pods")),
+        ("GET", "/api/v1/watch", "", RequestInfo("list", "", "", "v1", "watch")),
+        ("GET", "/api/v1/namespaces", "", RequestInfo("list", "", "", "v1", "namespaces")),
+        ("GET", "/api/v1", "", RequestInfo("get", "")),
+        (
+            "GET",
+            "/apis/apps/v1/watch/deployments/d",
+            "",
+            RequestInfo("watch", "", "apps", "v1", "deployments", name="d"),
+        ),
+        ("PUT", "/api/v1/watch/pods", "", RequestInfo("update", "", "", "v1", "pods")),
         ("GET", "/api/v1/namespaces/a/pods/", "", RequestInfo("list", "", "", "v1", "pods", "", "a")),
         ("DELETE", "/api/v1/namespaces/a/pods", "", RequestInfo("deletecollection", "", "", "v1", "pods", "", "a")),
         (
@@ -78,3 +88,13 @@ def test_query_values() -> None:
     assert query.all("dryRun") == ["All", "x"]
     with pytest.raises(ApiError, match='parsing "abc": invalid syntax'):
         query.integer("timeoutSeconds")
+
+
+def test_methods_without_a_verb_are_not_allowed_except_for_proxies() -> None:
+    for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
+        check_method(RequestInfo("get", "", "", "v1", "pods"), method)
+    check_method(RequestInfo("get", "", "", "v1", "pods", "proxy"), "HEAD")
+    for subresource, method in (("", "HEAD"), ("", "OPTIONS"), ("proxy", "TRACE")):
+        with pytest.raises(ApiError) as error:
+            check_method(RequestInfo("get", "", "", "v1", "pods", subresource), method)
+        assert error.value.code == 405

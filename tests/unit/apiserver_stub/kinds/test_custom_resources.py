@@ -360,6 +360,23 @@ def test_columns_show_the_values_at_their_paths() -> None:
     assert [column.priority for column in resource.columns] == [0, 1, 0, 0, 0]
 
 
+def test_cells_have_the_type_of_their_column() -> None:
+    types = ("string", "integer", "number", "boolean", "date")
+    columns = [{"name": name, "type": name, "jsonPath": ".spec.a"} for name in types]
+    resource = only(resources_of(established(version(additionalPrinterColumns=columns))))
+    cases: list[tuple[Any, list[Any]]] = [
+        ("soon", ["soon", None, None, None, "<invalid>"]),
+        (1.5, ["1.5", 1, 1.5, None, None]),
+        (2, ["2", 2, 2.0, None, None]),
+        (True, ["true", None, None, True, None]),
+        (None, [None, None, None, None, None]),
+    ]
+
+    for value, expected in cases:
+        found = row(resource, widget({"a": value}), "None", "meta.k8s.io/v1")["cells"]
+        assert (found[1:], [type(cell) for cell in found[1:]]) == (expected, [type(cell) for cell in expected]), value
+
+
 def test_default_columns_are_name_and_age() -> None:
     resource = only(resources_of(established()))
 

@@ -48,3 +48,13 @@ def test_rule_for_names_may_depend_on_the_object() -> None:
 
     assert resource.name_rule({"spec": "a"})("a") == []
     assert resource.name_rule({"spec": "b"})("a") == ["wrong"]
+
+
+def test_names_of_a_resource_are_derived_from_its_kind_unless_stated() -> None:
+    derived = Resource("example.com", "v1", "Widget", "widgets")
+    stated = Resource("", "v1", "Widget", "widgets", singular="w", list_kind="Widgets", storage="x/y")
+
+    assert (derived.singular, derived.list_kind, derived.storage) == ("widget", "WidgetList", "example.com/widgets")
+    assert (derived.api_version, stated.api_version) == ("example.com/v1", "v1")
+    assert (stated.singular, stated.list_kind, stated.storage) == ("w", "Widgets", "x/y")
+    assert Resource("", "v1", "Widget", "widgets").storage == "core/widgets"

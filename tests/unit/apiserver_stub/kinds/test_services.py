@@ -12,7 +12,7 @@ import pytest
 
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.kinds.range_allocation import Snapshot, numbers_of
-from apiserver_stub.kinds.service_allocators import ServiceAllocators, ServiceReservation
+from apiserver_stub.kinds.service_allocators import ServiceAllocators, ServiceReservation, used_by
 from apiserver_stub.kinds.services import ServiceStrategy
 from apiserver_stub.storage.sqlite import SqliteStore
 from nodeagent.base.identity import Identity
@@ -90,6 +90,15 @@ async def test_services_have_unique_addresses_until_the_range_is_full(store: Sql
     with pytest.raises(ApiError, match="failed to allocate a serviceIP: range is full") as error:
         await harness.new()
     assert error.value.code == 500
+
+
+async def test_small_range_has_no_numbers_behind_its_end(store: SqliteStore) -> None:
+    harness = await Harness(store, "10.0.0.0/28").begin()
+    found = [await harness.new() for _ in range(14)]
+
+    assert len({service["spec"]["clusterIP"] for service in found}) == 14
+    with pytest.raises(ApiError, match="range is full"):
+        await harness.new()
 
 
 async def test_servers_of_one_store_never_allocate_a_value_twice(store: SqliteStore) -> None:
@@ -306,3 +315,23 @@ async def test_cluster_ip_is_immutable(store: SqliteStore) -> None:
 
 def _addresses(service: Any) -> Any:
     return {name: service["spec"][name] for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")}
+
+
+def test_allocations_of_a_service_are_those_of_its_type() -> None:
+    ports: dict[str, Any] = {"ports": [{"port": 80, "nodePort": 30001}], "clusterIPs": ["10.0.0.2", "fd00::2"]}
+    local = {"type": "LoadBalancer", "externalTrafficPolicy": "Local", **ports}
+    both = ("10.0.0.2", "fd00::2")
+    cases: list[tuple[dict[str, Any], tuple[tuple[str, ...], tuple[int, ...]]]] = [
+        (local, (both, (30001,))),
+        ({**local, "healthCheckNodePort": 30003}, (both, (30001, 30003))),
+        ({**local, "externalTrafficPolicy": "Cluster", "healthCheckNodePort": 30003}, (both, (30001,))),
+        ({"type": "NodePort", **ports}, (both, (30001,))),
+        ({"type": "ClusterIP", **ports}, (both, ())),
+        ({"type": "ClusterIP", "clusterIP": "10.0.0.2"}, (("10.0.0.2",), ())),
+        ({"type": "ClusterIP", "clusterIP": "None", "clusterIPs": ["None"]}, ((), ())),
+        ({"type": "ExternalName", **ports}, ((), ())),
+    ]
+
+    for spec, (addresses, numbers) in cases:
+        found = used_by({"spec": spec})
+        assert (found.addresses, found.ports) == (addresses, numbers), spec
