@@ -240,3 +240,16 @@ def test_proxy_of_the_kubeconfig_precedes_the_environment(tmp_path: Path) -> Non
     with pytest.raises(kubeconfig.KubeconfigError, match="socks5://other:1' is not supported") as raised:
         inherited.proxy({"HTTPS_PROXY": "socks5://user:secret@other:1"})
     assert "secret" not in str(raised.value)
+
+
+def test_users_are_listed_with_their_credentials(tmp_path: Path) -> None:
+    users = [{"name": "a", "user": {"token": "t"}}, {"name": "b", "user": None}, {"name": "c"}]
+    path = write(tmp_path, {"server": "https://s"}, {}, users=users)
+
+    found, default = kubeconfig.load_users(path)
+
+    authorizations = {name: config.authorization() for name, config in found.items()}
+    assert (authorizations, default) == ({"a": "Bearer t", "b": "", "c": ""}, "u")
+    for entry in ("text", {"name": "d", "user": "text"}):
+        with pytest.raises(kubeconfig.KubeconfigError, match=r"users\[3\]\.user"):
+            kubeconfig.load_users(write(tmp_path, {}, {}, users=[*users, entry]))

@@ -97,3 +97,10 @@ def test_user_files_are_read_up_to_a_limit(root):
     assert resolve_user(root, "web") == User(1000, 1001, (1001, 2000), "/srv")
     with pytest.raises(InvalidArgument, match='no user "late"'):
         resolve_user(root, "late")
+
+
+def test_largest_id_is_the_largest_signed_number(root):
+    assert resolve_user(root, "2147483647:2147483647").uid == 2147483647
+    for requested in ("2147483648", "0:2147483648", "00000000001"):
+        with pytest.raises(InvalidArgument, match="must be at most 2147483647"):
+            resolve_user(root, requested)
