@@ -46,7 +46,7 @@ def validate_container_ports(ports: Sequence[Object], field: str) -> list[Cause]
                 names.add(name)
         if not (number := port.get("containerPort")):
             causes.append(required(f"{path}.containerPort"))
-        elif not 1 <= number <= 65535:
+        else:
             causes += validate_port_number(number, f"{path}.containerPort")
         if host_port := port.get("hostPort"):
             causes += validate_port_number(host_port, f"{path}.hostPort")

@@ -335,3 +335,16 @@ def test_allocations_of_a_service_are_those_of_its_type() -> None:
     for spec, (addresses, numbers) in cases:
         found = used_by({"spec": spec})
         assert (found.addresses, found.ports) == (addresses, numbers), spec
+
+
+async def test_address_of_a_second_family_is_allocated_when_it_is_required(store: SqliteStore) -> None:
+    harness = await Harness(store, "10.0.0.0/29", "fd00:1::/112").begin()
+    old = await harness.new()
+    first = old["spec"]["clusterIPs"]
+
+    new = await harness.update(old, ipFamilyPolicy="RequireDualStack")
+
+    assert (old["spec"]["ipFamilies"], new["spec"]["ipFamilies"]) == (["IPv4"], ["IPv4", "IPv6"])
+    assert new["spec"]["clusterIPs"][:1] == first
+    assert new["spec"]["clusterIPs"][1].startswith("fd00:1::")
+    assert (await harness.taken())[0] == new["spec"]["clusterIPs"]

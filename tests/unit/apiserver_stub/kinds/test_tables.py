@@ -209,6 +209,7 @@ def test_storage_capacities_have_the_default_columns() -> None:
     assert shown == {"Name": "c", "Created At": "2024-01-02T03:04:05Z"}
 
 
+@pytest.mark.covers("apiserver_stub.kinds")
 def test_cells_of_jobs() -> None:
     def job(spec: dict[str, Any], *conditions: str, **status: Any) -> dict[str, Any]:
         found = [{"type": name, "status": "True"} for name in conditions]
@@ -235,6 +236,7 @@ def test_cells_of_jobs() -> None:
     assert cells("batch", "v1", "jobs", "1.36", running)["Duration"]
 
 
+@pytest.mark.covers("apiserver_stub.kinds")
 def test_cells_of_cron_jobs() -> None:
     template = {"spec": {"selector": {"matchLabels": {"a": "b"}}}}
     full = {
@@ -251,6 +253,7 @@ def test_cells_of_cron_jobs() -> None:
     assert found["Last Schedule"] != empty["Last Schedule"] == "<none>"
 
 
+@pytest.mark.covers("apiserver_stub.kinds")
 def test_cells_show_the_condition_of_their_kind() -> None:
     other: dict[str, Any] = {"type": "Other", "status": "True"}
     levels = [([other, {"type": "Dangling", "status": "False"}], "False"), ([other], "?")]

@@ -9,6 +9,7 @@ from apiserver_stub.options import parse
 from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.storage import Record
 
+pytestmark = pytest.mark.covers("apiserver_stub.kinds")
 CERTIFICATES, ADMISSION = "certificates.k8s.io", "admissionregistration.k8s.io"
 
 

@@ -94,3 +94,19 @@ def test_completions_of_indexed_jobs_change_only_with_the_gate(elastic: bool) ->
     errors = found.strategy.validate_update(job(3), job(2), "")
 
     assert [error.field for error in errors] == ([] if elastic else ["spec.completions"])
+
+
+@pytest.mark.covers("apiserver_stub.kinds")
+def test_disabled_field_is_dropped_from_templates_unless_it_is_stored() -> None:
+    kinds = [("", "replicationcontrollers"), *(("apps", name) for name in ("replicasets", "deployments", "daemonsets"))]
+    for group, plural in [*kinds, ("apps", "statefulsets")]:
+        strategy = resource(group, plural).strategy
+        without: Object = {"metadata": {"name": "a", "uid": "u"}, "spec": {"template": copy.deepcopy(TEMPLATE)}}
+        strategy.default(without)
+        having = copy.deepcopy(without)
+        having["spec"]["template"]["spec"]["hostUsers"] = False
+
+        for old, kept in ((without, False), (having, True)):
+            new = copy.deepcopy(having)
+            strategy.prepare_update(new, old, "")
+            assert ("hostUsers" in new["spec"]["template"]["spec"]) is kept, plural
