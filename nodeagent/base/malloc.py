@@ -8,6 +8,19 @@ import os
 from pathlib import Path
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
+_HEAP_FIELDS = (
+    "arena",
+    "ordblks",
+    "smblks",
+    "hblks",
+    "hblkhd",
+    "usmblks",
+    "fsmblks",
+    "uordblks",
+    "fordblks",
+    "keepcost",
+)
+"""Fields of ``struct mallinfo2``; ``uordblks`` and ``hblkhd`` are the bytes in use, in the heap and mapped."""
 _STATM = Path("/proc/self/statm")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -30,6 +43,26 @@ def trim() -> None:
     """Return free memory between blocks to the kernel; takes milliseconds. No effect without ``malloc_trim``."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+class _HeapUsage(ctypes.Structure):
+    """Result of ``mallinfo2``."""
+
+    _fields_ = tuple((name, ctypes.c_size_t) for name in _HEAP_FIELDS)
+
+
+def heap_used_bytes() -> int | None:
+    """Return the bytes that the C library has allocated, ``None`` if it has no ``mallinfo2``.
+
+    They do not include small objects of Python, which reserves memory for these itself.
+    """
+    try:
+        mallinfo2 = ctypes.CDLL(None).mallinfo2
+    except (OSError, AttributeError):
+        return None
+    mallinfo2.restype = _HeapUsage
+    usage = mallinfo2()
+    return int(usage.uordblks + usage.hblkhd)
 
 
 def resident_bytes() -> int:

@@ -77,9 +77,12 @@ class Fuzzer:
         self._delete_definitions()
         self._initial = {path: self._names(path) for path in self._collections()}
 
-    def usage(self) -> Usage:
-        """Return the resources of the server."""
-        return measure(self.server.pid, self._session)
+    def usage(self, *, completely: bool = False) -> Usage:
+        """Return the resources of the server.
+
+        :param completely: include allocated memory.
+        """
+        return measure(self.server.pid, self._session, completely=completely)
 
     def stop(self) -> None:
         """Stop the server and count the errors in its log."""
@@ -263,5 +266,5 @@ def run(
 
 
 def _measure(fuzzer: Fuzzer, progress: Callable[[str], None], name: str) -> None:
-    usage = fuzzer.report.usage[name] = fuzzer.usage()
+    usage = fuzzer.report.usage[name] = fuzzer.usage(completely=True)
     progress(f"{name}: {usage.text()}")

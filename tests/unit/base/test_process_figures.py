@@ -18,6 +18,14 @@ def test_open_descriptors_are_counted(tmp_path):
         assert _values()["process_open_fds"] == before + 1
 
 
+def test_allocated_memory_is_reported():
+    before = _values()
+    small, large = [object() for _ in range(100_000)], bytearray(8 << 20)
+    during = _values()
+    assert during["process_allocated_blocks"] - before["process_allocated_blocks"] > len(small) / 2
+    assert during["process_heap_allocated_bytes"] - before["process_heap_allocated_bytes"] > len(large) / 2
+
+
 def test_figures_have_the_units_of_their_names():
     values = _values()
     assert 1 << 20 < values["process_resident_memory_bytes"] <= values["process_virtual_memory_bytes"]
