@@ -71,3 +71,17 @@ async def test_change_is_measured_and_obeys_the_policy(tmp_path: Path, clock: Fa
     with pytest.raises(OSError, match="missing"):
         await change_group(context, pod, path / "missing", GROUP, run=disk.run, plugin=PLUGIN)
     assert OPERATIONS.count(PLUGIN, APPLY_ACCESS_CONTROL, "fail-unknown", "false") == 1
+
+
+async def test_matching_directory_is_skipped_only_with_the_policy_for_mismatches(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    context = make_context(tmp_path, clock=clock)
+    for policy, changed in [("OnRootMismatch", False), ("Always", True), (None, True)]:
+        pod = make_pod(f"web-{policy}", security_context={"fsGroupChangePolicy": policy} if policy else {})
+        path = volume(tmp_path, pod.uid)
+        path.chmod(0o2770)
+        disk = SlowDisk()
+        disk.ended.set()
+        await change_group(context, pod, path, GROUP, run=disk.run, plugin=PLUGIN)
+        assert ((path / "a").stat().st_mode & 0o777 != 0o600) is changed, policy
