@@ -30,6 +30,8 @@ class PodCache:
         self._pods: dict[str, RuntimePod] = {}
         self._unread: set[str] = set()
         """UIDs of listed pods whose status could not be read."""
+        self._listed: set[str] | None = None
+        """UIDs of the pods of the last listing, without those that were removed since."""
 
     def get(self, uid: str) -> RuntimePod | None:
         return self._pods.get(uid)
@@ -39,6 +41,7 @@ class PodCache:
 
     def listed(self, uids: Collection[str]) -> None:
         """Record that only these pods exist in the runtime."""
+        self._listed = set(uids)
         self._unread.intersection_update(uids)
 
     def failed(self, uid: str) -> None:
@@ -47,8 +50,12 @@ class PodCache:
             self._unread.add(uid)
 
     def pods(self) -> Iterable[RuntimePod]:
-        """Return all pods that exist in the runtime."""
+        """Return all pods that exist in the runtime and whose status could be read."""
         return self._pods.values()
+
+    def uids(self) -> frozenset[str] | None:
+        """Return the UIDs of all pods that exist in the runtime, ``None`` until it has listed them."""
+        return None if self._listed is None else frozenset(self._pods.keys() | self._listed)
 
     def put(self, pod: RuntimePod) -> None:
         """Store a pod status; a pod without sandboxes and containers is removed."""
@@ -56,12 +63,14 @@ class PodCache:
         if pod.sandboxes or pod.containers:
             self._pods[pod.uid] = pod
         else:
-            self._pods.pop(pod.uid, None)
+            self.forget(pod.uid)
 
     def forget(self, uid: str) -> None:
         """Drop a pod that was removed from the runtime; a concurrent relist that has listed it queries it again."""
         self._pods.pop(uid, None)
         self._unread.discard(uid)
+        if self._listed is not None:
+            self._listed.discard(uid)
 
     async def refresh(
         self, uid: str, touched: frozenset[str] | None = None, created: SandboxStatus | None = None

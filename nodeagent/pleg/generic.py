@@ -11,7 +11,14 @@ from nodeagent.base.aio.shared_times import until_shared
 from nodeagent.base.aio.waker import wait_for
 from nodeagent.base.logging import v_level, verbose
 from nodeagent.base.metrics import Gauge, Histogram
-from nodeagent.contracts.runtime import ContainerInfo, ContainerRuntime, ContainerState, RuntimePod, SandboxInfo
+from nodeagent.contracts.runtime import (
+    LABEL_POD_UID,
+    ContainerInfo,
+    ContainerRuntime,
+    ContainerState,
+    RuntimePod,
+    SandboxInfo,
+)
 from nodeagent.errors import RuntimeFailure
 from nodeagent.pleg.cache import PodCache
 from nodeagent.pleg.diff import PodListing, changed_pods
@@ -171,7 +178,9 @@ class GenericPleg:
         if not self._differs(sandboxes, containers):
             return True
         self._last_listing = (sandboxes, containers)
-        self._cache.listed({sandbox.uid for sandbox in sandboxes})
+        uids = {sandbox.uid for sandbox in sandboxes}
+        uids.update(container.labels.get(LABEL_POD_UID, "") for container in containers)
+        self._cache.listed(uids)
         compared = self._clock.now()
         known = {pod.uid: pod for pod in self._cache.pods() if pod.observed_at <= started}
         late = {pod.uid for pod in self._cache.pods()} - known.keys()

@@ -24,7 +24,8 @@ CLEANUP_SECONDS = 120.0
 class Housekeeping:
     """Terminates orphaned pods promptly, and periodically removes their directories and cgroups.
 
-    Does nothing until every source has published, because the desired state is incomplete.
+    Does nothing until every source has published, because the desired state is incomplete. Directories and cgroups are
+    left until the runtime has listed its pods, and those of each listed pod, also if its status cannot be read.
     """
 
     def __init__(
@@ -49,16 +50,17 @@ class Housekeeping:
         while True:
             if self._pods.all_sources_ready:
                 self._pods.terminate_orphans(list(self._cache.pods()))
-                if self._clock.now() >= cleanup_due:
+                observed = self._cache.uids()
+                if observed is not None and self._clock.now() >= cleanup_due:
                     cleanup_due = self._clock.now() + CLEANUP_SECONDS
-                    await self._clean_up()
+                    await self._clean_up(observed)
             self._woken.clear()
             await wait_for(self._woken, self._clock, until_shared(self._clock.now(), ORPHAN_SECONDS))
             if self._woken.is_set():
                 await self._clock.sleep(0.2)  # Coalesce a burst of changes.
 
-    async def _clean_up(self) -> None:
-        observed, known = frozenset(pod.uid for pod in self._cache.pods()), self._pods.known_uids()
+    async def _clean_up(self, observed: frozenset[str]) -> None:
+        known = self._pods.known_uids()
         await self._allocations.retain(known | observed)
         try:
             await self._syncer().remove_orphans(known, observed)

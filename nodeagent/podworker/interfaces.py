@@ -22,7 +22,11 @@ class PodObserver(Protocol):
         ...
 
     def pods(self) -> Iterable[RuntimePod]:
-        """Return all pods that exist in the runtime."""
+        """Return all pods that exist in the runtime and whose status could be read."""
+        ...
+
+    def uids(self) -> frozenset[str] | None:
+        """Return the UIDs of all pods that exist in the runtime, ``None`` until it has listed them."""
         ...
 
     def forget(self, uid: str) -> None:

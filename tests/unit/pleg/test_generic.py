@@ -265,3 +265,21 @@ async def test_pod_whose_status_cannot_be_read_is_unknown_not_absent(clock):
     await pleg.relist()
     assert cache.get(pod.uid).alive
     assert cache.is_known(pod.uid)
+
+
+async def test_listed_pods_are_known_before_their_status_is_read(clock):
+    runtime = FakeRuntime(clock)
+    read, unread = make_pod("read"), make_pod("unread")
+    runtime.start("main", read)
+    pleg, cache, _, _ = build(runtime, clock)
+    assert cache.uids() is None
+    await pleg.relist()
+    runtime.start("main", unread)
+    runtime.fail("sandbox_status", RuntimeUnavailable("busy"))
+
+    await pleg.relist()
+
+    assert cache.uids() == {read.uid, unread.uid}
+    assert [pod.uid for pod in cache.pods()] == [read.uid]
+    cache.forget(unread.uid)
+    assert cache.uids() == {read.uid}
