@@ -133,6 +133,13 @@ def _wrong_type(path: tuple[str, ...], value: Any, expected: str) -> ApiError:
 
 
 def _put(obj: Object, path: tuple[str, ...], value: Any) -> None:
-    for name in path[:-1]:
+    """Set the value at *path*.
+
+    :raises ApiError: 500, as upstream; a part of *path* has another type, such as null.
+    """
+    for count, name in enumerate(path[:-1], 1):
         obj = obj.setdefault(name, {})
+        if not isinstance(obj, dict):
+            text = f"value cannot be set because .{'.'.join(path[:count])} is not a map[string]interface{{}}"
+            raise ApiError(500, "", text)
     obj[path[-1]] = value

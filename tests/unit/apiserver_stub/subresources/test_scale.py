@@ -40,3 +40,11 @@ def test_missing_numbers_are_zero(fields: dict[str, Any]) -> None:
     scale = projection_of(WIDGETS).read({"metadata": METADATA, **fields})
 
     assert (scale["spec"], scale["status"]) == ({}, {"replicas": 0})
+
+
+def test_replicas_below_null_cannot_be_set() -> None:
+    with pytest.raises(ApiError) as error:
+        projection_of(WIDGETS).write({"metadata": {}, "spec": {"replicas": 1}}, {"metadata": METADATA, "spec": None})
+
+    message = "value cannot be set because .spec is not a map[string]interface{}"
+    assert (error.value.code, error.value.reason, error.value.message) == (500, "", message)
