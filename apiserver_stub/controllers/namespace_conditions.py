@@ -29,7 +29,7 @@ class RemainingContents:
 
     :ivar resources: number of objects by resource, such as ``pods.`` or ``jobs.batch``.
     :ivar finalizers: number of objects by finalizer.
-    :ivar errors: messages of failed deletions.
+    :ivar errors: messages of failed deletions, one per resource.
     """
 
     def __init__(self) -> None:

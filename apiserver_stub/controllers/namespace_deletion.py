@@ -106,15 +106,13 @@ class NamespaceDeletion:
         record = self._context.store.collection(_NAMESPACES).get(namespace)
         if record is None or not _is_deleted(record):
             return
-        errors: list[ApiError] = []
-        for resource in self._due(namespace):
-            await self._delete_all(resource, namespace, errors)
-        remaining = await self._remaining(namespace, errors)
-        if remaining.resources or errors:
-            await self._show(namespace, remaining)
+        errors = [error for resource in self._due(namespace) if (error := await self._delete_all(resource, namespace))]
+        remains = any(self._contents(resource, namespace) for resource in self._resources.values())
+        if errors or remains:
+            await self._show_conditions(namespace, errors)
         if errors:
             raise errors[0]
-        if remaining.resources:
+        if remains:
             self._queue.add_after(namespace, _RETRY_SECONDS)  # A fallback: deletions queue the namespace.
         else:
             await self._finalize(namespace)
@@ -131,7 +129,9 @@ class NamespaceDeletion:
     def _contents(self, resource: Resource, namespace: str) -> int:
         return len(self._context.store.collection(resource.storage).view(f"{namespace}/"))
 
-    async def _delete_all(self, resource: Resource, namespace: str, errors: list[ApiError]) -> None:
+    async def _delete_all(self, resource: Resource, namespace: str) -> ApiError | None:
+        """Delete the objects of *resource* and return the first error."""
+        found: ApiError | None = None
         records = self._context.store.collection(resource.storage).select(f"{namespace}/")
         for start in range(0, len(records), _AT_ONCE):
             due = [record for record in records[start : start + _AT_ONCE] if not _waits(record)]
@@ -140,9 +140,10 @@ class NamespaceDeletion:
             for result in results:
                 if isinstance(result, ApiError):
                     if result.code != 404:
-                        errors.append(result)
+                        found = found or result
                 elif isinstance(result, BaseException):
                     raise result
+        return found
 
     async def _delete(self, resource: Resource, record: Record) -> None:
         await remove(self._context, resource, record.key, record.key.rpartition("/")[2], dict(_OPTIONS))
@@ -160,14 +161,18 @@ class NamespaceDeletion:
                     await asyncio.sleep(0)
         return found
 
-    async def _show(self, namespace: str, remaining: RemainingContents) -> None:
-        """Set the conditions of *namespace*, now or later."""
+    async def _show_conditions(self, namespace: str, errors: Sequence[ApiError]) -> None:
+        """Set the conditions of *namespace*, now or later.
+
+        :param errors: one error per resource whose objects could not be deleted.
+        """
         if is_held(self._context.store, CONTROLLER_MANAGER, self._clock.wall(), self._identity):
             return
         pause = self._updated.get(namespace, -_CONDITIONS_SECONDS) + _CONDITIONS_SECONDS - self._clock.now()
         if pause > 0:
             self._queue.add_after(namespace, pause)
             return
+        remaining = await self._remaining(namespace, errors)
 
         def decide(current: Record | None) -> Outcome:
             if current is None:

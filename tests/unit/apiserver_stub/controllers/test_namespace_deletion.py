@@ -150,7 +150,8 @@ async def test_conditions_name_failed_deletions(store: MeteredStore, clock: Fake
         if name == MAPS:
             raise ApiError(403, "Forbidden", "denied by a policy")
 
-    store.put(MAPS, config_map("a"))
+    for number in range(200):
+        store.put(MAPS, config_map(f"c{number}"))
     store.put(NAMESPACES, namespace("kubernetes"))
     store.before_update = reject
 
