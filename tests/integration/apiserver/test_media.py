@@ -16,6 +16,7 @@ from aiohttp import ClientSession, WSMsgType
 from apiserver_stub.endpoints.openapi.proto.v2_pb2 import Document
 from nodeagent.base import apiproto
 from tests.integration.apiserver.conftest import Api, Server
+from tests.integration.programs import wait_until
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 YAML = "application/yaml"
@@ -31,6 +32,8 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     everything = ("--runtime-config=api/all=true", "--feature-gates=AllAlpha=true,AllBeta=true")
     found = Server(tmp_path_factory.mktemp("apiserver"), *everything)
+    api = found.api()
+    wait_until(lambda: api.raw("GET", "/readyz")[0] == 200, "storage versions are registered")
     yield found
     assert found.stop() == 0
 
