@@ -78,7 +78,7 @@ class Runner:
     async def _store(self) -> None:
         connection = self.target.connect()
         try:
-            for number, base in enumerate(self.resource.bases):
+            for number, base in sorted(enumerate(self.resource.bases), key=_selects_address):
                 response = await connection.request("POST", self.resource.path, _named(base, number))
                 if response.code != 201:
                     raise AssertionError(f"base {number} of {self.resource.name}: {response.code} {response.body}")
@@ -161,6 +161,11 @@ def base_name(base: Json, number: int) -> str:
 
 def _named(obj: Json, number: int) -> Json:
     return {**obj, "metadata": {**obj.get("metadata", {}), "name": base_name(obj, number)}}
+
+
+def _selects_address(item: tuple[int, Json]) -> bool:
+    """Return whether the server selects the address of a base object; it might select one that another base sets."""
+    return not (item[1].get("spec") or {}).get("clusterIP")
 
 
 async def set_up(target: Target) -> None:
