@@ -7,7 +7,7 @@ from typing import Any
 
 from apiserver_stub.apimachinery.status import quote
 
-_TYPES = {dict: "map[string]interface {}", list: "[]interface {}", str: "string", bool: "bool"}
+_TYPES = {dict: "map[string]interface {}", list: "[]interface {}", str: "string", bool: "bool", type(None): "<nil>"}
 _EXPONENTS = range(-4, 6)
 """Decimal exponents of numbers in positional notation."""
 _ESCAPES = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"})

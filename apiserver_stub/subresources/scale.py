@@ -7,8 +7,17 @@ from typing import TYPE_CHECKING, Any
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.go_format import go_type, go_value
 from apiserver_stub.apimachinery.objects import Object, dig
-from apiserver_stub.apimachinery.status import ApiError, conflict, invalid, invalid_value, not_found
-from apiserver_stub.kinds.registry import Resource
+from apiserver_stub.apimachinery.status import (
+    ApiError,
+    bad_request,
+    conflict,
+    internal,
+    invalid,
+    invalid_value,
+    not_found,
+    quote,
+)
+from apiserver_stub.kinds.registry import Resource, ScalePaths
 from apiserver_stub.verbs.get import get
 from apiserver_stub.verbs.patch import patch
 from apiserver_stub.verbs.projection import Projection
@@ -21,6 +30,8 @@ if TYPE_CHECKING:
 
 _GROUP, _KIND = "autoscaling", "Scale"
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+_UNSET = -(2**31)
+"""Replicas of an object without the field, which patches of the scale see; the same as upstream."""
 
 
 class Scales:
@@ -32,7 +43,7 @@ class Scales:
     async def handle(self, request: Request, resource: Resource) -> Reply:
         """Read or change the scale of an object.
 
-        :raises ApiError: the object does not exist, or the request is invalid or rejected.
+        :raises ApiError: the object or its number of replicas does not exist, or the request is invalid or rejected.
         """
         projection = projection_of(resource)
         if request.info.verb == "get":
@@ -42,7 +53,10 @@ class Scales:
         else:
             reply = await patch(self._context, request, resource, projection)
         obj = reply.obj if reply.record is None else resource.read(reply.record)
-        return Reply(reply.code, obj=projection.read(obj or {}))
+        scale = projection.read(obj or {})
+        if scale["spec"].get("replicas") == _UNSET:
+            raise internal(f"the spec replicas field {_replicas_field(resource)} does not exist")
+        return Reply(reply.code, obj=scale)
 
     async def _get(self, request: Request, resource: Resource) -> Reply:
         try:
@@ -55,17 +69,17 @@ class Scales:
 
 def projection_of(resource: Resource) -> Projection:
     """Return the scale of objects of *resource*."""
-    paths = resource.scale
-    if paths is None:
-        raise ValueError(f"{resource.plural} of {resource.api_version} has no scale")
+    paths = _paths(resource)
     scale = Resource(_GROUP, "v1", _KIND, "scales", namespaced=resource.namespaced)
 
     def read(obj: Object) -> Object:
         metadata = obj["metadata"]
-        status: Object = {"replicas": _number(obj, paths.observed)}
+        status: Object = {"replicas": _number(obj, paths.observed) or 0}
         if selector := paths.selector(obj):
             status["selector"] = selector
         replicas = _number(obj, paths.replicas)
+        if replicas is None:
+            replicas = _UNSET
         return {
             "kind": _KIND,
             "apiVersion": scale.api_version,
@@ -78,6 +92,8 @@ def projection_of(resource: Resource) -> Projection:
         read(obj)
         metadata, stored = sent["metadata"], obj["metadata"]
         replicas = dig(sent, ("spec", "replicas")) or 0
+        if replicas == _UNSET:
+            raise bad_request(f"the spec replicas field {_replicas_field(resource)} cannot be empty")
         if replicas < 0:
             cause = invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
             raise invalid(_GROUP, _KIND, stored["name"], [cause])
@@ -107,21 +123,34 @@ def _label(resource: Resource) -> str:
     return f"{resource.plural}/scale"
 
 
-def _number(obj: Object, path: tuple[str, ...]) -> int:
-    """Return the number at *path*, 0 if it is missing.
+def _paths(resource: Resource) -> ScalePaths:
+    if resource.scale is None:
+        raise ValueError(f"{resource.plural} of {resource.api_version} has no scale")
+    return resource.scale
+
+
+def _replicas_field(resource: Resource) -> str:
+    """Return the quoted path of the number of replicas."""
+    return quote(f".{'.'.join(_paths(resource).replicas)}")
+
+
+def _number(obj: Object, path: tuple[str, ...]) -> int | None:
+    """Return the number at *path*, ``None`` if it is missing.
 
     :raises ApiError: 500, as upstream; the object was stored before its definition had a scale, and has another type.
     """
     value: Any = obj
     for count, name in enumerate(path, 1):
         if value is None:
-            return 0
+            return None
         if not isinstance(value, dict):
             raise _wrong_type(path[:count], value, "map[string]interface{}")
-        value = value.get(name)
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+        if name not in value:
+            return None
+        value = value[name]
+    if not isinstance(value, int) or isinstance(value, bool):
         raise _wrong_type(path, value, "int64")
-    return value or 0
+    return value
 
 
 def _wrong_type(path: tuple[str, ...], value: Any, expected: str) -> ApiError:

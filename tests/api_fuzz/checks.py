@@ -18,7 +18,11 @@ _TIMEOUTS = ("Too large resource version", "request did not complete within", "T
 _ALLOCATIONS = ("failed to allocate", "provided port is already allocated", "range is full")
 """Texts of errors of Services that kube-apiserver reports with code 500 too."""
 _WITHOUT_ADDRESS = "no preferred addresses found"
-_SAME_AS_UPSTREAM = ("without impersonating a user", "object has no apiVersion field")
+_SAME_AS_UPSTREAM = (
+    "without impersonating a user",
+    "object has no apiVersion field",
+    "the spec replicas field ",  # of a scale; it "does not exist"
+)
 """Texts of errors of clients that kube-apiserver reports with code 500 too."""
 
 

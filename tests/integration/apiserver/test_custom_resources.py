@@ -305,6 +305,27 @@ def test_kubectl_scales_explains_and_lists_custom_resources(server: Server, name
     api.close()
 
 
+def test_scale_without_number_of_replicas_can_only_be_set(api: Api, namespace: str) -> None:
+    group, merge = "unscaled.example.com", "application/merge-patch+json"
+    paths = {"specReplicasPath": ".spec.count", "statusReplicasPath": ".status.count"}
+    new = definition(group, subresources={"scale": paths})
+    fields = new["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    fields["count"] = {"type": "integer"}
+    install(api, new)
+    root = f"/apis/{group}/v1/namespaces/{namespace}/widgets"
+    api.ok("POST", root, widget(group))
+
+    code, status = api.call("GET", f"{root}/one/scale")
+    message = 'Internal error occurred: the spec replicas field ".spec.count" does not exist'
+    assert (code, status["reason"], status["message"]) == (500, "InternalError", message)
+
+    code, status = api.call("PATCH", f"{root}/one/scale", {"metadata": {"labels": {"a": "b"}}}, content_type=merge)
+    assert (code, status["message"]) == (400, 'the spec replicas field ".spec.count" cannot be empty')
+
+    api.ok("PATCH", f"{root}/one/scale", {"spec": {"replicas": 2}}, content_type=merge)
+    assert api.ok("GET", f"{root}/one/scale")["spec"] == {"replicas": 2}
+
+
 def test_rules_of_the_schema_apply_to_new_and_changed_resources(api: Api, server: Server, namespace: str) -> None:
     group = "rules.example.com"
     new = definition(group)
