@@ -17,7 +17,8 @@ class Deadlines:
     """Deadlines of the requests in flight."""
 
     def __init__(self) -> None:
-        self._running: set[_Deadline] = set()
+        self._running: dict[_Deadline, None] = {}
+        """In the order of their start."""
         self._is_scheduled = False
 
     def after(self, seconds: float) -> _Deadline:
@@ -34,19 +35,19 @@ class Deadlines:
 
     def add(self, deadline: _Deadline) -> None:
         """Check *deadline* until :meth:`remove`."""
-        self._running.add(deadline)
+        self._running[deadline] = None
         if not self._is_scheduled:
             self._is_scheduled = True
             self.loop.call_later(_CHECK_SECONDS, self._check)
 
     def remove(self, deadline: _Deadline) -> None:
-        self._running.discard(deadline)
+        self._running.pop(deadline, None)
 
     def _check(self) -> None:
         loop = self.loop
         now = loop.time()
         for deadline in [item for item in self._running if item.due_at <= now]:
-            self._running.discard(deadline)
+            del self._running[deadline]
             deadline.expire()
         self._is_scheduled = bool(self._running)
         if self._is_scheduled:

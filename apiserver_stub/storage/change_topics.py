@@ -24,16 +24,17 @@ class ChangeTopics:
 
     def __init__(self, topics_of: TopicsOf) -> None:
         self._topics_of = topics_of
-        self._followers: dict[str, set[Follower]] = {}
+        self._followers: dict[str, dict[Follower, None]] = {}
+        """By topic, in the order of their start."""
 
     def follow(self, topic: str, follower: Follower) -> None:
         """Pass the positions of later changes of *topic* to *follower*."""
-        self._followers.setdefault(topic, set()).add(follower)
+        self._followers.setdefault(topic, {})[follower] = None
 
     def leave(self, topic: str, follower: Follower) -> None:
         """Undo :meth:`follow`."""
         followers = self._followers[topic]
-        followers.discard(follower)
+        followers.pop(follower, None)
         if not followers:
             del self._followers[topic]
 

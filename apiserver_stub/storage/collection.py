@@ -51,7 +51,8 @@ class Collection:
         self._log_start = 0  # Sequence number of the first change in the log.
         self._log_bytes = 0
         self._floor = floor  # Oldest revision whose state can be reconstructed.
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._waiters: dict[asyncio.Future[None], None] = {}
+        """In the order of their start."""
         self._topics: dict[str, ChangeTopics] = {}
         self.encrypted_by: dict[str, bytes] = {}
         """Identity of the transformer that encrypted the stored value, by key; unencrypted records are absent."""
@@ -158,7 +159,7 @@ class Collection:
         return found
 
     def _notify_waiters(self) -> None:
-        waiters, self._waiters = self._waiters, set()
+        waiters, self._waiters = self._waiters, {}
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -205,12 +206,12 @@ class Collection:
     def next_change(self) -> asyncio.Future[None]:
         """Return a future that the next change resolves; abandon it with :meth:`abandon`."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.add(waiter)
+        self._waiters[waiter] = None
         return waiter
 
     def abandon(self, waiter: asyncio.Future[None]) -> None:
         """Abandon a future of :meth:`next_change`."""
-        self._waiters.discard(waiter)
+        self._waiters.pop(waiter, None)
 
     def _keys(self) -> list[str]:
         if self._holes:

@@ -57,7 +57,7 @@ class Listener:
     def __init__(self, handler: Handler, context: Callable[[], ssl.SSLContext], http2: Terms | None = None) -> None:
         self._handler, self._context, self._terms = handler, context, http2
         self._server = create_server(handler)
-        self._http2: set[Http2Connection] = set()
+        self._http2: dict[Http2Connection, None] = {}
         self._sockets: list[socket.socket] = []
         self._handshakes: dict[object, _Handshake] = {}
         """Handshakes in progress, in the order of their start."""
@@ -174,7 +174,7 @@ class Listener:
         from apiserver_stub.transport.http2.connection import Http2Connection
 
         def closed() -> None:
-            self._http2.discard(connection)
+            self._http2.pop(connection, None)
             left()
 
         connection = Http2Connection(
@@ -185,7 +185,7 @@ class Listener:
             partial(self._error_log.report, "Failed to parse HTTP request", address),
             idle_seconds=IDLE_SECONDS,
         )
-        self._http2.add(connection)
+        self._http2[connection] = None
         return connection
 
     def _end_idle(self) -> bool:

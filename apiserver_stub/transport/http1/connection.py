@@ -39,7 +39,8 @@ class Server:
 
     def __init__(self, handler: Handler) -> None:
         self.handler = handler
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}
+        """Open connections, in the order of their start."""
         self._cancelled: set[asyncio.Task[None]] = set()
         """Requests in progress whose connection was lost."""
 
@@ -130,14 +131,14 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         self.tls = transport.get_extra_info("ssl_object")
-        self._server.connections.add(self)
+        self._server.connections[self] = None
         self._check_idle()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         if self.transport is None:
             return
         self.transport, self._body = None, None
-        self._server.connections.discard(self)
+        self._server.connections.pop(self, None)
         if self._timer is not None:
             self._timer.cancel()
         self._waiting.clear()
