@@ -1,21 +1,31 @@
-"""Invariants that are verified at each change of the store, and the convergence of the controllers."""
+"""Invariants that are verified at each change of the store."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from apiserver_stub.simulation.history import Entry, StoreHistory, decode
+from apiserver_stub.simulation.collections import (
+    CONFIG_MAPS,
+    DAEMON_SETS,
+    DEFINITIONS,
+    DEPLOYMENTS,
+    EVENTS,
+    JOBS,
+    NAMESPACES,
+    PODS,
+    QUOTAS,
+    REPLICA_SETS,
+    SERVICES,
+    SLICES,
+    STATEFUL_SETS,
+    WIDGETS,
+)
+from apiserver_stub.simulation.convergence import deviations
+from apiserver_stub.simulation.history import Entry, StoreHistory
 from apiserver_stub.simulation.violations import Violations
 from nodeagent.base.simulation.trace import Trace
 
-NAMESPACES, QUOTAS, SERVICES = "core/namespaces", "core/resourcequotas", "core/services"
-PODS, CONFIG_MAPS, EVENTS = "core/pods", "core/configmaps", "core/events"
-DEPLOYMENTS, REPLICA_SETS, JOBS = "apps/deployments", "apps/replicasets", "batch/jobs"
-STATEFUL_SETS, DAEMON_SETS, BUDGETS = "apps/statefulsets", "apps/daemonsets", "policy/poddisruptionbudgets"
-DEFINITIONS, WIDGETS = "apiextensions.k8s.io/customresourcedefinitions", "simulated.test/widgets"
-WIDGETS_DEFINITION = "widgets.simulated.test"
-SLICES = "discovery.k8s.io/endpointslices"
 _COUNTED = {CONFIG_MAPS: "count/configmaps", PODS: "pods", SERVICES: "services"}
 _TRACED = {
     NAMESPACES,
@@ -138,137 +148,14 @@ class Invariants:
             if shared := (addresses & other_addresses) | (ports & other_ports):
                 self._report(SERVICES, entry, f"shares {sorted(shared)[0]} with {key}")
 
-    # --- convergence ------------------------------------------------------------------------------------------
-
     def unconverged(self) -> str:
         """Return the first deviation from the converged state, or an empty string."""
         self._violations.checked += 1
-        return next(self._deviations(), "")
-
-    def _objects(self, collection: str) -> dict[str, dict[str, Any]]:
-        return {key: entry.object() for key, entry in self.history.current.get(collection, {}).items()}
-
-    def _deviations(self) -> Iterator[str]:
-        namespaces = self._objects(NAMESPACES)
-        for key, found in namespaces.items():
-            if "deletionTimestamp" in found["metadata"]:
-                yield f"namespace {key} is still being deleted"
-        uids = {
-            decode(entry.data).get("metadata", {}).get("uid")
-            for state in self.history.current.values()
-            for entry in state.values()
-        }
-        pods = self._objects(PODS)
-        for collection, state in self.history.current.items():
-            if collection == EVENTS or collection.endswith(("charges", "ranges", "masterleases")):
-                continue
-            for key, entry in state.items():
-                metadata = entry.object().get("metadata", {})
-                if "/" in key and key.partition("/")[0] not in namespaces:
-                    yield f"{collection} {key} is in a namespace that does not exist"
-                owners = metadata.get("ownerReferences")
-                if owners and not any(owner["uid"] in uids for owner in owners):
-                    yield f"{collection} {key} was not collected after its owners"
-                if "deletionTimestamp" in metadata and not metadata.get("finalizers"):
-                    yield f"{collection} {key} is still being deleted"
-        for key, deployment in self._objects(DEPLOYMENTS).items():
-            namespace, uid = key.partition("/")[0], deployment["metadata"]["uid"]
-            sets = {each["metadata"]["uid"] for each in self._objects(REPLICA_SETS).values() if _owned_by(each, uid)}
-            count = sum(
-                any(owner["uid"] in sets for owner in pod["metadata"].get("ownerReferences") or ())
-                for name, pod in pods.items()
-                if name.startswith(namespace + "/")
-            )
-            desired = deployment["spec"]["replicas"]
-            status = deployment.get("status", {})
-            if self._limited(namespace):
-                continue
-            if count != desired or status.get("readyReplicas", 0) != desired:
-                yield f"deployment {key} has {count} pods, {status.get('readyReplicas', 0)} ready, desired {desired}"
-            if status.get("updatedReplicas", 0) != desired:
-                yield f"deployment {key} has {status.get('updatedReplicas', 0)} updated pods, desired {desired}"
-            if status.get("observedGeneration") != deployment["metadata"]["generation"]:
-                yield f"deployment {key} has the status of an earlier generation"
-        yield from self._sets(pods)
-        for key, job in self._objects(JOBS).items():
-            conditions = {
-                each["type"] for each in job.get("status", {}).get("conditions", ()) if each["status"] == "True"
-            }
-            if not conditions & {"Complete", "Failed"} and not self._limited(key.partition("/")[0]):
-                yield f"job {key} is not complete"
-            elif "Complete" in conditions and job["status"].get("succeeded", 0) != job["spec"]["completions"]:
-                yield f"job {key} is complete with {job['status'].get('succeeded')} of {job['spec']['completions']}"
-        for key, service in self._objects(SERVICES).items():
-            selector = service["spec"].get("selector")
-            if not selector:
-                continue
-            namespace, _, name = key.partition("/")
-            expected = {
-                pod["status"]["podIP"]
-                for pod_key, pod in pods.items()
-                if pod_key.startswith(namespace + "/") and _ready(pod)
-                if selector.items() <= (pod["metadata"].get("labels") or {}).items()
-            }
-            published = {
-                address
-                for each in self._objects(SLICES).values()
-                if each["metadata"].get("labels", {}).get("kubernetes.io/service-name") == name
-                and each["metadata"]["namespace"] == namespace
-                for endpoint in each.get("endpoints") or ()
-                if endpoint["conditions"].get("ready")
-                for address in endpoint["addresses"]
-            }
-            if expected != published:
-                yield f"endpoint slices of {key} contain {sorted(published)}, ready pods are {sorted(expected)}"
-
-    def _sets(self, pods: Mapping[str, dict[str, Any]]) -> Iterator[str]:
-        for collection in (STATEFUL_SETS, DAEMON_SETS):
-            for key, found in self._objects(collection).items():
-                status, image = found.get("status", {}), _image(found["spec"]["template"])
-                desired = found["spec"].get("replicas", 1)  # A daemon set has one pod, because there is one node.
-                owned = [pod for pod in pods.values() if _owned_by(pod, found["metadata"]["uid"])]
-                ready = status.get("readyReplicas", 0) if collection == STATEFUL_SETS else status.get("numberReady", 0)
-                if len(owned) != desired or ready != desired:
-                    yield f"{collection} {key} has {len(owned)} pods, {ready} ready, desired {desired}"
-                if any(_image(pod) != image for pod in owned):
-                    yield f"{collection} {key} has pods with an earlier image"
-        for key, budget in self._objects(BUDGETS).items():
-            selected = budget["spec"]["selector"]["matchLabels"].items()
-            healthy = sum(
-                _ready(pod)
-                for pod_key, pod in pods.items()
-                if pod_key.partition("/")[0] == key.partition("/")[0]
-                and selected <= (pod["metadata"].get("labels") or {}).items()
-            )
-            if budget.get("status", {}).get("currentHealthy") != healthy:
-                yield f"budget {key} has {budget.get('status')}, but {healthy} pods are healthy"
-        if WIDGETS_DEFINITION not in self.history.current.get(DEFINITIONS, {}):
-            for key in self.history.current.get(WIDGETS, {}):
-                yield f"{WIDGETS} {key} exists without its definition"
-
-    def _limited(self, namespace: str) -> bool:
-        """Return whether a quota may prevent pods in a namespace."""
-        return any(key.startswith(namespace + "/") for key in self.history.current.get(QUOTAS, {}))
-
-
-def _image(pod: Mapping[str, Any]) -> str:
-    image: str = pod["spec"]["containers"][0]["image"]
-    return image
-
-
-def _owned_by(found: Mapping[str, Any], uid: str) -> bool:
-    return any(owner["uid"] == uid for owner in found["metadata"].get("ownerReferences") or ())
+        return next(deviations(self.history.current), "")
 
 
 def _finished(pod: Mapping[str, Any]) -> bool:
     return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
-
-
-def _ready(pod: Mapping[str, Any]) -> bool:
-    status = pod.get("status", {})
-    conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
-    terminating = "deletionTimestamp" in pod["metadata"]
-    return conditions.get("Ready") == "True" and status.get("phase") == "Running" and not terminating
 
 
 def _allocated(service: Mapping[str, Any]) -> tuple[set[Any], set[Any]]:

@@ -6,8 +6,9 @@ import asyncio
 from typing import Any
 
 from apiserver_stub.simulation.client import MERGE, Client, Lost, Response
+from apiserver_stub.simulation.collections import CONFIG_MAPS, NAMESPACES
 from apiserver_stub.simulation.history import Entry, StoreHistory
-from apiserver_stub.simulation.invariants import CONFIG_MAPS, NAMESPACES, Invariants
+from apiserver_stub.simulation.invariants import Invariants
 from apiserver_stub.simulation.reflector import COLOR, verify_list
 from apiserver_stub.simulation.violations import Violations
 from nodeagent.base.simulation.trace import Trace

@@ -12,7 +12,8 @@ from time import perf_counter
 
 from apiserver_stub.simulation.actions import Actions
 from apiserver_stub.simulation.client import Client, Lost
-from apiserver_stub.simulation.invariants import CONFIG_MAPS, PODS, Invariants
+from apiserver_stub.simulation.collections import CONFIG_MAPS, PODS
+from apiserver_stub.simulation.invariants import Invariants
 from apiserver_stub.simulation.isolation import simulated_time_of_day
 from apiserver_stub.simulation.kubelet import Kubelet
 from apiserver_stub.simulation.network import ServerLoop

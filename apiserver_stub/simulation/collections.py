@@ -1,0 +1,11 @@
+"""Collections of the store that a simulation uses."""
+
+from __future__ import annotations
+
+NAMESPACES, QUOTAS, SERVICES = "core/namespaces", "core/resourcequotas", "core/services"
+PODS, CONFIG_MAPS, EVENTS = "core/pods", "core/configmaps", "core/events"
+DEPLOYMENTS, REPLICA_SETS, JOBS = "apps/deployments", "apps/replicasets", "batch/jobs"
+STATEFUL_SETS, DAEMON_SETS, BUDGETS = "apps/statefulsets", "apps/daemonsets", "policy/poddisruptionbudgets"
+DEFINITIONS, WIDGETS = "apiextensions.k8s.io/customresourcedefinitions", "simulated.test/widgets"
+WIDGETS_DEFINITION = "widgets.simulated.test"
+SLICES = "discovery.k8s.io/endpointslices"
