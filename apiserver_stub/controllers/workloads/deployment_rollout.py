@@ -316,12 +316,12 @@ def is_complete(deployment: Object, status: Object) -> bool:
 
 
 def seconds_left(deployment: Object, now: datetime) -> float | None:
-    """Return the time until the deadline for progress, ``None`` if none applies."""
+    """Return the time until the deadline for progress, ``None`` if none applies: it is reached, or nothing is due."""
     before = deployment.get("status") or {}
     current = conditions.find(before.get("conditions"), _PROGRESSING)
     if not has_deadline(deployment) or current is None:
         return None
-    if is_complete(deployment, before) or current.get("reason") == TIMED_OUT:
+    if is_complete(deployment, before) or current.get("reason") in (TIMED_OUT, AVAILABLE, PAUSED):
         return None
     start = parse_time(current.get("lastUpdateTime"))
     if start is None:

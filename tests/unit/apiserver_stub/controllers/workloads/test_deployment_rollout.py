@@ -348,6 +348,8 @@ def test_time_left_until_the_deadline() -> None:
         ("no status", DEADLINE, None, None),
         ("no deadline", {}, {"conditions": [progressing("ReplicaSetUpdated")]}, None),
         ("timed out", DEADLINE, {"conditions": [progressing("ProgressDeadlineExceeded", "False")]}, None),
+        ("paused", DEADLINE, {"conditions": [progressing("DeploymentPaused", "Unknown")]}, None),
+        ("a pod failed after the rollout", DEADLINE, {"conditions": [progressing("NewReplicaSetAvailable")]}, None),
         ("no time", DEADLINE, {"conditions": [progressing("x") | {"lastUpdateTime": None}]}, None),
         (
             "complete",
