@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from apiserver_stub.apimachinery.objects import Object
 from nodeagent.testing import FakeClock
 from tests.unit.apiserver_stub.controllers.harness import MeteredStore, store
 from tests.unit.apiserver_stub.controllers.workloads.harness import (
     DEPLOYMENTS,
+    PODS,
     SETS,
     Cluster,
     cluster,
@@ -17,6 +20,14 @@ from tests.unit.apiserver_stub.controllers.workloads.harness import (
 
 __all__ = ["store"]
 WEB = "default/web"
+ONLY = "deployment-controller"
+CURRENT = "example.com/web:1"
+REVISION = "deployment.kubernetes.io/revision"
+DESIRED, MOST = "deployment.kubernetes.io/desired-replicas", "deployment.kubernetes.io/max-replicas"
+RECREATE = {"type": "Recreate"}
+ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}}
+NO_DEADLINE = 2**31 - 1
+OTHER = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "other", "uid": "other", "controller": True}
 NEW = {"template": template("web", "example.com/web:2")}
 
 
@@ -204,3 +215,316 @@ async def test_rejected_pods_are_reported_in_the_status(store: MeteredStore) -> 
 
 def one_pod() -> Object:
     return {"spec": {"containers": [{"name": "c", "image": "i"}]}}
+
+
+# Decisions of the Deployment controller; the tests set the status of ReplicaSets instead of their controller.
+
+
+def replica_set(
+    name: str, size: int, *, image: str = "example.com/old:1", at: int = 1, available: int = 0, **changes: Any
+) -> Object:
+    """Return a ReplicaSet that the Deployment of :func:`stored` manages.
+
+    :param at: revision, and order of creation.
+    :param available: number of its pods, which are all available.
+    :param changes: fields of the metadata.
+    """
+    labels = {"app": "web", "pod-template-hash": name}
+    body = template("web", image)
+    body["metadata"]["labels"] = labels
+    reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "uid-web", "controller": True}
+    metadata = {
+        "name": name,
+        "namespace": "default",
+        "uid": f"uid-{name}",
+        "generation": 1,
+        "creationTimestamp": f"2024-01-01T00:00:0{at}Z",
+        "labels": labels,
+        "annotations": {REVISION: str(at), DESIRED: "3", MOST: "4"},
+        "ownerReferences": [reference],
+        **changes,
+    }
+    counts = {"replicas": available, "readyReplicas": available, "availableReplicas": available}
+    spec = {"replicas": size, "selector": {"matchLabels": labels}, "template": body}
+    status = {"observedGeneration": 1, **counts}
+    return {"kind": "ReplicaSet", "apiVersion": "apps/v1", "metadata": metadata, "spec": spec, "status": status}
+
+
+async def stored(found: Cluster, *sets: Object, metadata: Object | None = None, **spec: Any) -> Object:
+    """Store *sets*, then a Deployment, and return it after the controller has processed it."""
+    obj = deployment(**{"strategy": ROLLING, "progressDeadlineSeconds": 600, "revisionHistoryLimit": 10, **spec})
+    obj["metadata"] |= {"namespace": "default", "uid": "uid-web", "generation": 1, **(metadata or {})}
+    for item in sets:
+        found.store.put(SETS, item)
+    found.store.put(DEPLOYMENTS, {"kind": "Deployment", "apiVersion": "apps/v1", **obj})
+    await found.rest()
+    changed: Object = found.read(DEPLOYMENTS, WEB)
+    return changed
+
+
+def by_name(found: Cluster) -> dict[str, int]:
+    """Return the sizes of the ReplicaSets."""
+    return {item["metadata"]["name"]: item["spec"]["replicas"] for item in found.list(SETS)}
+
+
+def messages(obj: Object) -> list[str]:
+    return [item["message"] for item in obj["status"]["conditions"]]
+
+
+async def test_deployment_that_selects_all_pods_is_reported(store: MeteredStore) -> None:
+    async with cluster(store, FakeClock(), ONLY) as found:
+        await stored(found, selector={})
+        assert found.list(SETS) == []
+        assert found.notes() == ["This deployment is selecting all pods. A non-empty selector is required."]
+
+
+async def test_deleted_deployment_only_reports_its_status(store: MeteredStore) -> None:
+    async with cluster(store, FakeClock(), ONLY) as found:
+        deleted = {"deletionTimestamp": "2024-01-01T00:00:00Z", "finalizers": ["foregroundDeletion"]}
+        status = (await stored(found, replica_set("a", 2, available=2), metadata=deleted))["status"]
+        assert by_name(found) == {"a": 2}
+    assert (status["observedGeneration"], status["replicas"], status["availableReplicas"]) == (1, 2, 2)
+    assert "updatedReplicas" not in status
+
+
+async def test_paused_deployment_without_replica_sets_creates_none(store: MeteredStore) -> None:
+    async with cluster(store, FakeClock(), ONLY) as found:
+        paused = await stored(found, paused=True)
+        during = found.list(SETS)
+        await found.change(DEPLOYMENTS, WEB, paused=False)
+        (created,) = found.list(SETS)
+        resumed = found.read(DEPLOYMENTS, WEB)
+    assert during == []
+    assert paused["status"]["observedGeneration"] == 1
+    assert messages(paused) == ["Deployment is paused", "Deployment does not have minimum availability."]
+    assert created["spec"]["replicas"] == 3
+    assert f'Created new replica set "{created["metadata"]["name"]}"' in messages(resumed)
+
+
+async def test_pauses_are_reported_unless_progress_has_timed_out(store: MeteredStore) -> None:
+    clock = FakeClock()
+    async with cluster(store, clock, ONLY) as found:
+        await stored(found, replica_set("a", 3, image=CURRENT, available=2))
+        reasons = []
+        for paused in (True, False):
+            await found.change(DEPLOYMENTS, WEB, paused=paused)
+            reasons.append(condition(found.read(DEPLOYMENTS, WEB), "Progressing"))
+        texts = messages(found.read(DEPLOYMENTS, WEB))
+        await found.advance(602)
+        for paused in (True, False):
+            await found.change(DEPLOYMENTS, WEB, paused=paused)
+            reasons.append(condition(found.read(DEPLOYMENTS, WEB), "Progressing"))
+    assert reasons == [
+        ("Unknown", "DeploymentPaused"),
+        ("Unknown", "DeploymentResumed"),
+        ("False", "ProgressDeadlineExceeded"),
+        ("False", "ProgressDeadlineExceeded"),
+    ]
+    assert "Deployment is resumed" in texts
+
+
+async def test_deployment_without_deadline_has_no_progress_condition(store: MeteredStore) -> None:
+    async with cluster(store, FakeClock(), ONLY) as found:
+        created = await stored(found, progressDeadlineSeconds=NO_DEADLINE)
+        await found.change(DEPLOYMENTS, WEB, paused=True)
+        paused = found.read(DEPLOYMENTS, WEB)
+        await found.delete(DEPLOYMENTS, WEB)
+        name = found.list(SETS)[0]["metadata"]["name"]
+        await found.delete(SETS, f"default/{name}")
+        adopting = await stored(found, replica_set("a", 3, image=CURRENT), progressDeadlineSeconds=NO_DEADLINE)
+    for obj in (created, paused, adopting):
+        assert [item["type"] for item in obj["status"]["conditions"]] == ["Available"]
+
+
+async def test_replica_set_with_the_template_is_found(store: MeteredStore) -> None:
+    async with cluster(store, FakeClock(), ONLY) as found:
+        item = replica_set("a", 3, image=CURRENT, at=4, ownerReferences=[])
+        changed = await stored(found, item, minReadySeconds=5, metadata={"annotations": {"note": "x"}})
+        new = found.read(SETS, "default/a")
+    assert condition(changed, "Progressing") == ("True", "FoundNewReplicaSet")
+    assert 'Found new replica set "a"' in messages(changed)
+    assert changed["metadata"]["annotations"] == {"note": "x", REVISION: "4"}
+    assert new["metadata"]["ownerReferences"][0]["uid"] == "uid-web"
+    assert new["metadata"]["annotations"] == {"note": "x", REVISION: "4", DESIRED: "3", MOST: "4"}
+    assert new["spec"]["minReadySeconds"] == 5
+
+
+async def test_created_replica_set_has_template_labels_and_annotations(store: MeteredStore) -> None:
+    async with cluster(store, FakeClock(), ONLY) as found:
+        changed = await stored(
+            found, replica_set("a", 0, at=6), minReadySeconds=7, metadata={"annotations": {"note": "x"}}
+        )
+        (new,) = found.list(SETS, "web-")
+        notes = found.notes()
+    digest, name = new["metadata"]["labels"]["pod-template-hash"], new["metadata"]["name"]
+    assert name == f"web-{digest}"
+    assert new["metadata"]["labels"] == new["spec"]["template"]["metadata"]["labels"]
+    assert new["metadata"]["labels"] == {"app": "web", "pod-template-hash": digest}
+    assert new["spec"]["selector"] == {"matchLabels": {"app": "web", "pod-template-hash": digest}}
+    assert new["metadata"]["annotations"] == {"note": "x", REVISION: "7", DESIRED: "3", MOST: "4"}
+    assert (new["spec"]["replicas"], new["spec"]["minReadySeconds"]) == (3, 7)
+    assert changed["metadata"]["annotations"] == {"note": "x", REVISION: "7"}
+    assert condition(changed, "Progressing") == ("True", "NewReplicaSetCreated")
+    assert notes == [f"Scaled up replica set {name} to 3"]
+
+
+async def test_empty_replica_set_is_created_without_an_event(store: MeteredStore) -> None:
+    async with cluster(store, FakeClock(), ONLY) as found:
+        await stored(found, replicas=0)
+        assert sizes(found) == [0]
+        assert found.notes() == []
+
+
+async def test_name_of_another_replica_set_is_avoided(store: MeteredStore) -> None:
+    async with cluster(store, FakeClock(), ONLY) as found:
+        await stored(found)
+        taken = found.list(SETS)[0]
+        await found.delete(DEPLOYMENTS, WEB)
+        for change in ({"image": "example.com/old:1"}, {"image": CURRENT, "ownerReferences": [OTHER]}):
+            await found.delete(SETS, f"default/{taken['metadata']['name']}")
+            item = replica_set(taken["metadata"]["name"], 1, labels={"app": "other"}, **change)
+            changed = await stored(found, item)
+            assert changed["status"]["collisionCount"] == 1, change
+            names = {item["metadata"]["name"] for item in found.list(SETS)} - {taken["metadata"]["name"]}
+            assert len(names) == 1, change
+            await found.delete(DEPLOYMENTS, WEB)
+            await found.delete(SETS, f"default/{names.pop()}")
+
+
+async def test_own_replica_set_that_appears_during_its_creation_is_used(store: MeteredStore) -> None:
+    async with cluster(store, FakeClock(), ONLY) as found:
+        await stored(found)
+        taken = found.list(SETS)[0]
+        for collection, key in ((DEPLOYMENTS, WEB), (SETS, f"default/{taken['metadata']['name']}")):
+            await found.delete(collection, key)
+
+        def appear(collection: str, key: str) -> None:
+            if collection == SETS:
+                store.before_update = None
+                store.put(SETS, taken)
+
+        store.before_update = appear
+        changed = await stored(found)
+        assert [item["metadata"]["name"] for item in found.list(SETS)] == [taken["metadata"]["name"]]
+    assert "collisionCount" not in changed["status"]
+
+
+async def test_rejected_replica_set_is_reported(store: MeteredStore) -> None:
+    async with cluster(store, FakeClock(), ONLY) as found:
+        broken = template("web")
+        broken["spec"]["containers"][0]["volumeMounts"] = [{"name": "x", "mountPath": "/x"}]
+        without = await stored(found, template=broken, progressDeadlineSeconds=NO_DEADLINE)
+        await found.change(DEPLOYMENTS, WEB, progressDeadlineSeconds=600)
+        await found.advance(60)
+        changed = found.read(DEPLOYMENTS, WEB)
+        notes = found.notes()
+    assert "status" not in without
+    assert condition(changed, "Progressing") == ("False", "ReplicaSetCreateError")
+    (text,) = messages(changed)
+    assert text in notes
+    assert text.startswith('Failed to create new replica set "web-')
+    assert "volumeMounts" in text
+
+
+async def test_size_of_the_only_active_replica_set_is_that_of_the_deployment(store: MeteredStore) -> None:
+    async with cluster(store, FakeClock(), ONLY) as found:
+        for strategy in (ROLLING, RECREATE):
+            for spec, sets, expected in (
+                ({"replicas": 5}, [replica_set("a", 3, image=CURRENT)], {"a": 5}),
+                ({"replicas": 1}, [replica_set("a", 3, image=CURRENT)], {"a": 1}),
+                ({"replicas": 5}, [replica_set("a", 3), replica_set("b", 0, image=CURRENT, at=2)], {"a": 5, "b": 0}),
+                ({"replicas": 2, "paused": True}, [replica_set("a", 0), replica_set("b", 0, at=2)], {"a": 0, "b": 2}),
+                (
+                    {"replicas": 2, "paused": True},
+                    [replica_set("a", 0, image=CURRENT), replica_set("b", 0, at=2)],
+                    {"a": 2, "b": 0},
+                ),
+            ):
+                for name in by_name(found):
+                    store.remove(SETS, f"default/{name}")
+                paused = {**spec, "paused": True}  # Scaled, and not rolled out afterwards.
+                await stored(found, *sets, strategy=strategy, **paused)
+                assert by_name(found) == expected, (strategy, spec)
+        notes = found.notes()
+        annotations = found.read(SETS, "default/a")["metadata"]["annotations"]
+    assert {"Scaled up replica set a to 5 from 3", "Scaled down replica set a to 1 from 3"} <= set(notes)
+    assert annotations[DESIRED] == "2"
+
+
+async def test_scaled_deployment_resizes_its_replica_sets_in_proportion(store: MeteredStore) -> None:
+    async with cluster(store, FakeClock(), ONLY) as found:
+        sets = [replica_set("a", 2, available=2), replica_set("b", 2, image=CURRENT, at=2, available=1)]
+        await stored(found, *sets, replicas=9, paused=True)
+        rolling = by_name(found)
+        annotations = [item["metadata"]["annotations"] for item in found.list(SETS)]
+        await stored(found, *sets, replicas=9, paused=True, strategy=RECREATE)
+        assert by_name(found) == {"a": 2, "b": 2}
+    assert rolling == {"a": 6, "b": 6}
+    assert [(item[DESIRED], item[MOST]) for item in annotations] == [("9", "12")] * 2
+
+
+async def test_old_replica_sets_are_emptied_when_the_new_one_is_available(store: MeteredStore) -> None:
+    async with cluster(store, FakeClock(), ONLY) as found:
+        for size, available, desired, expected in (
+            (3, 3, "3", {"a": 0, "b": 3}),
+            (3, 2, "3", {"a": 1, "b": 3}),
+            (3, 3, "2", {"a": 1, "b": 3}),
+        ):
+            new = replica_set("b", size, image=CURRENT, at=2, available=available)
+            new["metadata"]["annotations"] = {REVISION: "2", DESIRED: desired, MOST: "4"}
+            await stored(found, replica_set("a", 1, available=1), new, paused=True, strategy=RECREATE)
+            assert by_name(found) == expected, (size, available, desired)
+
+
+async def test_recreate_empties_the_old_replica_set_first(store: MeteredStore) -> None:
+    async with cluster(store, FakeClock(), ONLY) as found:
+        new = replica_set("b", 0, image=CURRENT, at=2)
+        await stored(found, replica_set("a", 3, available=3), new, strategy=RECREATE)
+        during = by_name(found), found.read(DEPLOYMENTS, WEB)["status"]["replicas"]
+        await found.set_status(SETS, "default/a", replicas=0)
+        after = by_name(found)
+        notes = found.notes()
+    assert during == ({"a": 0, "b": 0}, 3)
+    assert after == {"a": 0, "b": 3}
+    assert notes == ["Scaled down replica set a to 0 from 3", "Scaled up replica set b to 3 from 0"]
+
+
+async def test_recreate_does_not_wait_for_terminated_pods(store: MeteredStore) -> None:
+    async with cluster(store, FakeClock(), ONLY) as found:
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "a", "uid": "uid-a", "controller": True}
+        for phase, expected in (("Running", [0]), ("Failed", [0, 3]), ("Succeeded", [0, 3])):
+            metadata = {"name": "p", "namespace": "default", "uid": "p", "ownerReferences": [owner]}
+            store.put(PODS, {"metadata": metadata, "status": {"phase": phase}})
+            await stored(found, replica_set("a", 0), strategy=RECREATE)
+            assert sizes(found) == expected, phase
+            for item in found.list(SETS):
+                store.remove(SETS, f"default/{item['metadata']['name']}")
+
+
+async def test_history_keeps_replica_sets_that_are_used_or_not_observed(store: MeteredStore) -> None:
+    new = replica_set("new", 3, image=CURRENT, at=9, available=3)
+    unobserved = replica_set("unobserved", 0, at=2)
+    unobserved["metadata"]["generation"] = 2
+    terminating = replica_set("terminating", 0, at=3, available=1)
+    deleted = replica_set("deleted", 0, at=4, deletionTimestamp="2024-01-01T00:00:00Z", finalizers=["x"])
+    old = [replica_set(f"old-{at}", 0, at=at) for at in (5, 6)]
+    complete = {"observedGeneration": 1, "replicas": 3, "updatedReplicas": 3, "availableReplicas": 3}
+    kept = {"unobserved", "terminating", "deleted"}
+    async with cluster(store, FakeClock(), ONLY) as found:
+        for limit, expected in (
+            (None, {*kept, "old-5", "old-6"}),
+            (4, {*kept, "old-5", "old-6"}),
+            (2, {*kept, "old-5", "old-6"}),
+            (1, {*kept, "old-6"}),
+            (0, kept),
+        ):
+            await stored(found, unobserved, terminating, deleted, *old, new, revisionHistoryLimit=limit, paused=True)
+            assert set(by_name(found)) - {"new"} == expected, limit
+        for strategy in (ROLLING, RECREATE):
+            for status, expected in ((complete, {"old-6"}), ({**complete, "availableReplicas": 2}, {"old-5", "old-6"})):
+                store.remove(DEPLOYMENTS, WEB)
+                for name in by_name(found):
+                    store.remove(SETS, f"default/{name}")
+                item = replica_set("new", 3, image=CURRENT, at=9, available=status["availableReplicas"])
+                await stored(found, *old, item, revisionHistoryLimit=1, strategy=strategy)
+                assert set(by_name(found)) - {"new"} == expected, (strategy, status)
