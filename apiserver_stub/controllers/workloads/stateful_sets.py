@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import ClassVar
+
+import msgspec
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
@@ -20,7 +22,8 @@ from apiserver_stub.controllers.workloads.semantic import scaled
 
 _PODS, _CLAIMS = "core/pods", "core/persistentvolumeclaims"
 _ORDINAL = re.compile(r"(.*)-(0|[1-9]\d*)")
-_ROLLING, _PARALLEL = "RollingUpdate", "Parallel"
+_ROLLING, _PARALLEL, _DELETE = "RollingUpdate", "Parallel", "Delete"
+_decode_view = msgspec.json.Decoder(View).decode
 
 
 class StatefulSets(OwnerController):
@@ -50,19 +53,26 @@ class StatefulSets(OwnerController):
             owner, selector, lambda pod: ordinal_of(owner, pod.metadata.name) is not None
         )
         revisions = await self._history.read(owner, selector)
-        if "deletionTimestamp" in owner["metadata"]:
+        deleting = "deletionTimestamp" in owner["metadata"]
+        if deleting and not revisions:
             return
         update = await self._history.current(owner, revisions)
         name = (owner.get("status") or {}).get("currentRevision")
         current = next((item for item in revisions if item["metadata"]["name"] == name), update)
+        if deleting:
+            await self._write_status(owner, current, update)
+            return
         try:
             await self._reconcile(owner, pods, current, update)
         except ApiError as error:
             if is_terminating(error):
                 return
-            await self._write_status(owner, pods, current, update)
+            await self._write_status(owner, current, update)
             raise
-        await self._write_status(owner, pods, current, update)
+        status = await self._write_status(owner, current, update)
+        seconds = owner["spec"].get("minReadySeconds") or 0
+        if seconds and status["availableReplicas"] != (owner["spec"].get("replicas") or 0):
+            self._wait(owner, seconds)
         limit = owner["spec"].get("revisionHistoryLimit")
         live = [current["metadata"]["name"], update["metadata"]["name"], *map(revision_name, pods)]
         await self._history.delete_old(revisions, live, 10 if limit is None else limit)
@@ -75,7 +85,7 @@ class StatefulSets(OwnerController):
         spec = owner["spec"]
         monotonic, now = spec.get("podManagementPolicy") != _PARALLEL, self.context.clock.wall()
         seconds = spec.get("minReadySeconds") or 0
-        by_ordinal = {ordinal_of(owner, pod.metadata.name): pod for pod in pods}
+        by_ordinal = {_ordinal(pod): pod for pod in pods}
         first = (spec.get("ordinals") or {}).get("start") or 0
         valid = range(first, first + (spec.get("replicas") or 0))
         writes = 0
@@ -83,12 +93,16 @@ class StatefulSets(OwnerController):
             pod = by_ordinal.get(ordinal)
             if pod is not None and pod.status.phase in FINISHED:
                 if not pod.deleting:
+                    self._report_recreation(owner, pod)
                     await self._delete(owner, pod)
                     writes += 1
                 if monotonic:
                     return
                 continue
             if pod is None:
+                if self._has_stale_claim(owner, ordinal):
+                    self._wait(owner, 1)  # It is deleted with the former pod.
+                    return
                 await self._create(owner, ordinal, current, update)
                 writes += 1
                 if monotonic:
@@ -96,16 +110,17 @@ class StatefulSets(OwnerController):
                 if writes >= MAX_PODS:
                     break
                 continue
-            if monotonic and (pod.deleting or not _is_running(pod)):
+            if pod.status.phase == "Pending":
+                await self._create_claims(owner, pod.metadata.name, ordinal)
+            if monotonic and (pod.deleting or not _is_available(pod, seconds, now)):
                 return
-            if monotonic and not pod.available(seconds, now):
-                self._wait(owner, seconds)
-                return
-        condemned = sorted((item for item in by_ordinal if item is not None and item not in valid), reverse=True)
+            await self._set_identity(owner, pod, ordinal)
+            await self._own_claims(owner, pod, ordinal, condemned=False)
+        condemned = sorted((item for item in by_ordinal if item not in valid), reverse=True)
         for ordinal in condemned:
             pod = by_ordinal[ordinal]
             if not pod.deleting:
-                await self._keep_or_own_claims(owner, pod, ordinal)
+                await self._own_claims(owner, pod, ordinal, condemned=True)
                 await self._delete(owner, pod)
             if monotonic:
                 return
@@ -115,23 +130,27 @@ class StatefulSets(OwnerController):
         await self._update(owner, [by_ordinal[item] for item in valid if item in by_ordinal], first, update, now)
 
     async def _update(self, owner: Object, pods: Sequence[PodView], first: int, update: Object, now: datetime) -> None:
-        """Delete pods with an old template, the last first, as many as may be unavailable."""
+        """Delete pods with an old template, the last first.
+
+        Without a limit, one at a time, while the pods with higher ordinals are healthy; otherwise as many as may be
+        unavailable.
+        """
         spec = owner["spec"]
         rolling = (spec.get("updateStrategy") or {}).get("rollingUpdate") or {}
-        most = max(1, scaled(rolling.get("maxUnavailable", 1), spec.get("replicas") or 0, up=True))
+        limit = rolling.get("maxUnavailable")
+        most = 1 if limit is None else max(1, scaled(limit, spec.get("replicas") or 0, up=True))
         seconds, partition = spec.get("minReadySeconds") or 0, rolling.get("partition") or 0
-        unavailable = sum(pod.deleting or not _is_running(pod) or not pod.available(seconds, now) for pod in pods)
-        for pod in sorted(pods, key=lambda item: -(ordinal_of(owner, item.metadata.name) or 0)):
-            if (ordinal_of(owner, pod.metadata.name) or 0) < first + partition:
+        healthy = {pod.key: not pod.deleting and _is_available(pod, seconds, now) for pod in pods}
+        unavailable = 0 if limit is None else len(pods) - sum(healthy.values())
+        for pod in sorted(pods, key=_ordinal, reverse=True):
+            if _ordinal(pod) < first + partition:
                 return
-            is_old = revision_name(pod) != update["metadata"]["name"]
-            healthy = _is_running(pod) and not pod.deleting and pod.available(seconds, now)
-            if is_old and not pod.deleting:
-                if healthy and unavailable >= most:
+            if revision_name(pod) != update["metadata"]["name"] and not pod.deleting:
+                if healthy[pod.key] and unavailable >= most:
                     return
                 await self._delete(owner, pod)
-                unavailable += healthy
-            if unavailable >= most:
+                unavailable += healthy[pod.key]
+            if unavailable >= most or (limit is None and not healthy[pod.key]):
                 return
 
     def _wait(self, owner: Object, seconds: float) -> None:
@@ -185,7 +204,10 @@ class StatefulSets(OwnerController):
         policy = spec.get("persistentVolumeClaimRetentionPolicy") or {}
         for template in spec.get("volumeClaimTemplates") or ():
             name = claim_name(template["metadata"]["name"], owner, ordinal)
-            if self.context.verbs.store.collection(_CLAIMS).get(objects.key_of(namespace, name)) is not None:
+            existing = self.context.verbs.store.collection(_CLAIMS).get(objects.key_of(namespace, name))
+            if existing is not None:
+                if _decode_view(existing.data).deleting:
+                    raise ApiError(409, "Conflict", f"pvc {name} is being deleted")
                 continue
             metadata = {key: value for key, value in template["metadata"].items() if key in ("labels", "annotations")}
             labels = {**(metadata.get("labels") or {}), **((spec.get("selector") or {}).get("matchLabels") or {})}
@@ -193,7 +215,7 @@ class StatefulSets(OwnerController):
                 "metadata": {**metadata, "labels": labels, "name": name, "namespace": namespace},
                 "spec": objects.clone(template.get("spec") or {}),
             }
-            if policy.get("whenDeleted") == "Delete":
+            if policy.get("whenDeleted") == _DELETE:
                 claim["metadata"]["ownerReferences"] = [_plain_reference(controller_ref(owner))]
             set_name = owner["metadata"]["name"]
             try:
@@ -205,23 +227,65 @@ class StatefulSets(OwnerController):
             text = f"create Claim {name} Pod {pod} in StatefulSet {set_name} success"
             self.events.record(owner, "Normal", "SuccessfulCreate", "", text)
 
-    async def _keep_or_own_claims(self, owner: Object, pod: PodView, ordinal: int) -> None:
-        """Make the pod that is scaled down the owner of its claims if they are to be deleted with it."""
+    async def _own_claims(self, owner: Object, pod: PodView, ordinal: int, *, condemned: bool) -> None:
+        """Make the set, or the pod that is scaled down, the owner of the claims that are to be deleted with it."""
         spec, metadata = owner["spec"], owner["metadata"]
-        if (spec.get("persistentVolumeClaimRetentionPolicy") or {}).get("whenScaled") != "Delete":
+        policy = spec.get("persistentVolumeClaimRetentionPolicy")
+        if policy is None:
             return
-        reference = {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.metadata.uid}
+        uids, reference = (metadata["uid"], pod.metadata.uid), None
+        if condemned and policy.get("whenScaled") == _DELETE:
+            reference = {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.metadata.uid}
+        elif policy.get("whenDeleted") == _DELETE:
+            reference = _plain_reference(controller_ref(owner))
 
         def edit(obj: Object) -> None:
-            others = obj["metadata"].get("ownerReferences") or []
-            kept = [item for item in others if item.get("uid") not in (reference["uid"], metadata["uid"])]
-            obj["metadata"]["ownerReferences"] = [*kept, reference]
+            others = [item for item in obj["metadata"].get("ownerReferences") or () if item.get("uid") not in uids]
+            obj["metadata"]["ownerReferences"] = [*others, *([reference] if reference else [])]
 
-        for template in spec.get("volumeClaimTemplates") or ():
+        expected = {reference["uid"]} if reference else set()
+        for view in self._claims_of(owner, ordinal):
+            if {item.uid for item in view.metadata.owner_references or ()} & set(uids) != expected:
+                await self.writer.change(self._claims_resource, seen(view), edit)
+
+    def _has_stale_claim(self, owner: Object, ordinal: int) -> bool:
+        """Return whether a claim of a missing pod is deleted with the former pod of its name."""
+        name = f"{owner['metadata']['name']}-{ordinal}"
+        return any(
+            (item.kind, item.name) == ("Pod", name)
+            for view in self._claims_of(owner, ordinal)
+            for item in view.metadata.owner_references or ()
+        )
+
+    def _claims_of(self, owner: Object, ordinal: int) -> Iterator[View]:
+        """Yield the existing claims of a pod."""
+        for template in owner["spec"].get("volumeClaimTemplates") or ():
             name = claim_name(template["metadata"]["name"], owner, ordinal)
-            record = self.context.verbs.store.collection(_CLAIMS).get(objects.key_of(metadata["namespace"], name))
+            key = objects.key_of(owner["metadata"]["namespace"], name)
+            record = self.context.verbs.store.collection(_CLAIMS).get(key)
             if record is not None:
-                await self.writer.change(self._claims_resource, self._claims_resource.read(record), edit)
+                yield _decode_view(record.data)
+
+    async def _set_identity(self, owner: Object, pod: PodView, ordinal: int) -> None:
+        """Restore the labels with the name and ordinal of *pod*, if the former was changed."""
+        name, set_name = pod.metadata.name, owner["metadata"]["name"]
+        if (pod.metadata.labels or {}).get(self._name_label) == name:
+            return
+
+        def edit(obj: Object) -> None:
+            labels = {self._name_label: name, self._index_label: str(ordinal)}
+            obj["metadata"]["labels"] = {**(obj["metadata"].get("labels") or {}), **labels}
+
+        if await self.writer.change(self._pods, seen(pod), edit) is not None:
+            text = f"update Pod {name} in StatefulSet {set_name} successful"
+            self.events.record(owner, "Normal", "SuccessfulUpdate", "", text)
+
+    def _report_recreation(self, owner: Object, pod: PodView) -> None:
+        metadata, failed = owner["metadata"], pod.status.phase == "Failed"
+        kind, reason = ("Warning", "RecreatingFailedPod") if failed else ("Normal", "RecreatingTerminatedPod")
+        subject, state = f"{metadata['namespace']}/{metadata['name']}", "failed" if failed else "terminated"
+        text = f"StatefulSet {subject} is recreating {state} Pod {pod.metadata.name}"
+        self.events.record(owner, kind, reason, "", text)
 
     async def _delete(self, owner: Object, pod: PodView) -> None:
         name, set_name = pod.metadata.name, owner["metadata"]["name"]
@@ -235,21 +299,22 @@ class StatefulSets(OwnerController):
             text = f"delete Pod {name} in StatefulSet {set_name} successful"
             self.events.record(owner, "Normal", "SuccessfulDelete", "", text)
 
-    async def _write_status(self, owner: Object, pods: Sequence[PodView], current: Object, update: Object) -> None:
+    async def _write_status(self, owner: Object, current: Object, update: Object) -> Object:
+        """Write the status of *owner*, unless it is unchanged, and return it."""
         index = self.context.index
         await index.catch_up()
-        known = {pod.metadata.uid for pod in pods}
         owned = index.owned(_PODS, owner["metadata"]["uid"])
-        latest = [pod for pod in owned if pod.metadata.uid in known or ordinal_of(owner, pod.metadata.name) is not None]
+        latest = [pod for pod in owned if ordinal_of(owner, pod.metadata.name) is not None]
         status = set_status(owner, latest, current, update, self.context.clock.wall())
         before = owner.get("status") or {}
         if status == before:
-            return
+            return status
 
         def edit(obj: Object) -> None:
             obj["status"] = {**status, **_kept(obj.get("status") or {})}
 
         await self.writer.change(self.owner, owner, edit)
+        return status
 
 
 def _kept(status: Object) -> Object:
@@ -266,9 +331,7 @@ def set_status(owner: Object, pods: Sequence[PodView], current: Object, update: 
         "readyReplicas": sum(_is_running(pod) for pod in pods),
         "currentReplicas": sum(revision_name(pod) == names[0] for pod in alive),
         "updatedReplicas": sum(revision_name(pod) == names[1] for pod in alive),
-        "availableReplicas": sum(
-            _is_running(pod) and pod.available(spec.get("minReadySeconds") or 0, now) for pod in pods
-        ),
+        "availableReplicas": sum(_is_available(pod, spec.get("minReadySeconds") or 0, now) for pod in pods),
     }
     is_rolling = (spec.get("updateStrategy") or {}).get("type") == _ROLLING
     if is_rolling and counts["updatedReplicas"] == counts["replicas"] == counts["readyReplicas"]:
@@ -305,3 +368,11 @@ def _plain_reference(reference: Object) -> Object:
 
 def _is_running(pod: PodView) -> bool:
     return pod.status.phase == "Running" and pod.ready
+
+
+def _is_available(pod: PodView, seconds: int, now: datetime) -> bool:
+    return pod.status.phase == "Running" and pod.available(seconds, now)
+
+
+def _ordinal(pod: PodView) -> int:
+    return int(pod.metadata.name.rpartition("-")[2])
