@@ -349,7 +349,7 @@ async def test_missing_pods_below_the_partition_have_the_old_template(store: Met
     assert partitioned == recreated == [OLD_IMAGE, NEW_IMAGE, NEW_IMAGE]
 
 
-async def test_missing_pods_have_the_old_template_during_an_update_without_partition(store: MeteredStore) -> None:
+async def test_missing_pods_have_the_old_template_until_they_are_updated(store: MeteredStore) -> None:
     async with cluster(store, FakeClock(), ONLY) as found:
         await run_all(found, replicas=3)
         await bind(found)
