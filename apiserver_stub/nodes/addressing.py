@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from apiserver_stub.apimachinery.status import bad_request
 
@@ -27,8 +27,11 @@ def split_name(text: str, kind: str) -> tuple[str, str, str]:
     return found
 
 
+_BROADCAST = IPv4Address("255.255.255.255")
+
+
 def only_global(host: str) -> str:
-    """Return *host* if a proxy may connect to it: neither a loopback nor a link-local address.
+    """Return *host* if a proxy may connect to it: neither a loopback nor a link-local address, nor one for many hosts.
 
     :raises ApiError: 400, the address is not allowed or invalid.
     """
@@ -36,7 +39,10 @@ def only_global(host: str) -> str:
         address = ip_address(host)
     except ValueError:
         raise bad_request("address not allowed") from None
-    if address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified:
+    if isinstance(address, IPv6Address):
+        address = address.ipv4_mapped or address  # A connection to ::ffff:127.0.0.1 reaches 127.0.0.1.
+    special = address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified
+    if special or address == _BROADCAST:
         raise bad_request("address not allowed")
     return host
 
