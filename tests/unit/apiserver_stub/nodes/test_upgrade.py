@@ -1,4 +1,4 @@
-"""Tests for upgrades to agents that respond with an error, a redirect or data for another request."""
+"""Tests for upgrades to agents, and for agents that respond with an error, a redirect or invalid data."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from typing import Any
 import pytest
 
 from apiserver_stub.apimachinery.status import ApiError
+from apiserver_stub.nodes import upgrade as module
+from apiserver_stub.nodes.endpoint import Endpoint
 from apiserver_stub.nodes.upgrade import upgrade
 
+from .backend import serving, store_of, stream_to
+
+ENDPOINT = Endpoint("node", 10250)
 UPGRADE = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1"}
 
 
@@ -49,7 +54,7 @@ class Agent:
         return protocol
 
 
-def stream_to(agent: Agent) -> Any:
+def exec_to(agent: Agent) -> Any:
     """Return an exec request, whose client must not be connected to *agent*."""
 
     def connected(*_: Any) -> None:
@@ -62,7 +67,7 @@ def stream_to(agent: Agent) -> Any:
 async def test_failed_upgrade_leaves_no_connection_to_the_agent() -> None:
     agent = Agent(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 2\r\n\r\nno" + b"HTTP/1.1 200 OK\r\n\r\n")
 
-    response = await upgrade(stream_to(agent), SimpleNamespace(authority="node:10250"), "/exec/default/web/main")
+    response = await upgrade(exec_to(agent), SimpleNamespace(authority="node:10250"), "/exec/default/web/main")
 
     assert response is not None
     assert (response.code, b"".join(response.pieces)) == (400, b"no")
@@ -75,7 +80,68 @@ async def test_response_without_upgrade_is_an_error_without_its_content(status: 
     agent = Agent(head.encode())
 
     with pytest.raises(ApiError) as error:
-        await upgrade(stream_to(agent), SimpleNamespace(authority="node:10250"), "/exec/default/web/main")
+        await upgrade(exec_to(agent), SimpleNamespace(authority="node:10250"), "/exec/default/web/main")
 
     assert (error.value.code, error.value.message) == (500, f"invalid upgrade response: status code {status[:3]}")
     assert agent.line.closed
+
+
+@pytest.mark.parametrize(
+    ("response", "kind", "body", "retry"),
+    [
+        (
+            b"Content-Type: text/x\r\nRetry-After: 3\r\nContent-Length: 2\r\n\r\nnone",
+            "text/x",
+            b"no",
+            {"Retry-After": "3"},
+        ),
+        (b"Content-Length: x\r\n\r\nnone", "text/plain; charset=utf-8", b"none", {}),
+        (b"\r\nnone", "text/plain; charset=utf-8", b"none", {}),
+    ],
+)
+async def test_error_of_the_agent_is_returned(response: bytes, kind: str, body: bytes, retry: dict[str, str]) -> None:
+    async with serving(b"HTTP/1.1 503 Service Unavailable\r\n" + response, closes=True) as backend:
+        stream = stream_to(backend, store_of(), "/x", "POST", UPGRADE)
+        rendered = await upgrade(stream, ENDPOINT, "/exec")
+
+    assert rendered is not None
+    assert (rendered.code, rendered.content_type, b"".join(rendered.pieces)) == (503, kind, body)
+    assert rendered.headers == retry
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "text"),
+    [
+        ({"error": ConnectionRefusedError(111, "x")}, 500, "error dialing backend: dial tcp node:10250: connect: "),
+        ({"response": b"HTTP/1.1 what\r\n\r\n"}, 502, "the server at node:10250 sent a response that is not HTTP"),
+        ({"closes": True}, 502, "the server at node:10250 sent no valid response"),
+    ],
+)
+async def test_agent_without_a_valid_response_is_an_error(options: Any, code: int, text: str) -> None:
+    async with serving(**options) as backend:
+        with pytest.raises(ApiError) as error:
+            await upgrade(stream_to(backend, store_of(), "/x", "POST", UPGRADE), ENDPOINT, "/exec")
+
+    assert error.value.code == code
+    assert error.value.message.startswith(text)
+
+
+async def test_agent_that_does_not_respond_in_time_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "HEAD_SECONDS", 0)
+    async with serving() as backend:
+        with pytest.raises(ApiError, match="did not respond in time") as error:
+            await upgrade(stream_to(backend, store_of(), "/x", "POST", UPGRADE), ENDPOINT, "/exec")
+
+    assert error.value.code == 504
+
+
+async def test_client_is_connected_to_the_agent_until_it_closes() -> None:
+    head = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n"
+    async with serving(head + b"early", closes=True) as backend:
+        stream = stream_to(backend, store_of(), "/x", "POST", UPGRADE)
+        http: Any = stream.http
+        rendered = await upgrade(stream, ENDPOINT, "/exec", caller=[("X-Who", "alice")])
+
+    assert rendered is None
+    assert backend.request.headers["X-Who"] == "alice"
+    assert (stream.code, bytes(http.line.written), http.line.closing) == (101, head + b"early", True)
