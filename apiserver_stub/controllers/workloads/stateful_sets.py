@@ -23,6 +23,8 @@ from apiserver_stub.controllers.workloads.semantic import scaled
 _PODS, _CLAIMS = "core/pods", "core/persistentvolumeclaims"
 _ORDINAL = re.compile(r"(.*)-(0|[1-9]\d*)")
 _ROLLING, _PARALLEL, _DELETE = "RollingUpdate", "Parallel", "Delete"
+_OF_COMPLETE = ("replicas", "readyReplicas", "updatedReplicas")
+"""Counts that are the desired one when an update is complete."""
 _decode_view = msgspec.json.Decoder(View).decode
 
 
@@ -306,8 +308,7 @@ class StatefulSets(OwnerController):
         owned = index.owned(_PODS, owner["metadata"]["uid"])
         latest = [pod for pod in owned if ordinal_of(owner, pod.metadata.name) is not None]
         status = set_status(owner, latest, current, update, self.context.clock.wall())
-        before = owner.get("status") or {}
-        if status == before:
+        if status == owner.get("status"):
             return status
 
         def edit(obj: Object) -> None:
@@ -334,7 +335,7 @@ def set_status(owner: Object, pods: Sequence[PodView], current: Object, update: 
         "availableReplicas": sum(_is_available(pod, spec.get("minReadySeconds") or 0, now) for pod in pods),
     }
     is_rolling = (spec.get("updateStrategy") or {}).get("type") == _ROLLING
-    if is_rolling and counts["updatedReplicas"] == counts["replicas"] == counts["readyReplicas"]:
+    if is_rolling and {counts[name] for name in _OF_COMPLETE} == {spec.get("replicas") or 0}:
         names = names[1], names[1]
         counts["currentReplicas"] = counts["updatedReplicas"]
     status: Object = {}

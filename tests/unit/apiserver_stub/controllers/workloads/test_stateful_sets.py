@@ -191,6 +191,7 @@ async def test_ordered_set_waits_for_each_pod(store: MeteredStore) -> None:
         for change in ({"phase": "Pending"}, NOT_READY):
             before = found.read(PODS, "default/db-0")["status"]
             await set_phase(found, "db-0", **change)
+            assert found.read(SETS, DB)["status"]["readyReplicas"] == 1, change
             await found.change(SETS, DB, replicas=3)
             assert names(found) == ["db-0", "db-1"], change
             await found.change(SETS, DB, replicas=1)
@@ -259,7 +260,7 @@ async def test_terminated_pods_are_recreated_in_the_order_of_the_policy(store: M
             await found.change(SETS, DB, replicas=2)
             await found.delete(PODS, "default/db-0")
             await found.run_pods()
-        notes = found.notes()
+        events = [(item["type"], item["reason"], item["note"]) for item in found.list("core/events")]
         await found.delete(SETS, DB)
         for pod in found.pods():
             await found.delete(PODS, f"default/{pod['metadata']['name']}")
@@ -267,8 +268,11 @@ async def test_terminated_pods_are_recreated_in_the_order_of_the_policy(store: M
         await finish_finalized(found, "db-0", "Failed")
         await found.change(SETS, DB, replicas=3)
         assert names(found) == ["db-0", "db-1", "db-2"]
-    assert notes.count("StatefulSet default/db is recreating failed Pod db-0") == 1
-    assert notes.count("StatefulSet default/db is recreating terminated Pod db-0") == 1
+    text = "StatefulSet default/db is recreating {} Pod db-0"
+    assert [event for event in events if event[1].startswith("Recreating")] == [
+        ("Warning", "RecreatingFailedPod", text.format("failed")),
+        ("Normal", "RecreatingTerminatedPod", text.format("terminated")),
+    ]
 
 
 async def test_update_waits_for_replaced_pods(store: MeteredStore) -> None:
@@ -284,19 +288,46 @@ async def test_update_waits_for_replaced_pods(store: MeteredStore) -> None:
     assert (first, waiting, second) == (["db-2"], [], ["db-1"])
 
 
+async def test_revision_is_current_when_all_updated_pods_are_ready(store: MeteredStore) -> None:
+    async with cluster(store, FakeClock(), ONLY) as found:
+        await run_all(found, replicas=1)
+        await found.change(SETS, DB, template=NEW)
+        waiting = found.read(SETS, DB)["status"]
+        await found.run_pods()
+        done = found.read(SETS, DB)["status"]
+    assert (waiting["updatedReplicas"], waiting.get("currentReplicas", 0)) == (1, 0)
+    assert waiting["currentRevision"] != waiting["updateRevision"]
+    assert done["currentRevision"] == waiting["updateRevision"]
+
+
+async def test_update_waits_until_replaced_pods_are_available(store: MeteredStore) -> None:
+    clock = FakeClock()
+    async with cluster(store, clock, ONLY) as found:
+        await found.create("statefulsets", stateful_set(2, podManagementPolicy="Parallel", minReadySeconds=10), "apps")
+        await found.run_pods()
+        await found.advance(12)
+        await found.change(SETS, DB, template=NEW)
+        await found.run_pods()
+        await found.advance(5)
+        waiting = images(found)
+        await found.advance(12)
+        assert images(found) == [NEW_IMAGE, NEW_IMAGE]
+    assert waiting == [OLD_IMAGE, NEW_IMAGE]
+
+
 async def test_update_on_delete_replaces_only_deleted_pods(store: MeteredStore) -> None:
     async with cluster(store, FakeClock(), ONLY) as found:
-        await run_all(found, replicas=2, updateStrategy={"type": "OnDelete"})
+        await run_all(found, replicas=3, updateStrategy={"type": "OnDelete"})
         await found.change(SETS, DB, template=NEW)
         before = terminating(found), images(found)
         await found.delete(PODS, "default/db-0")
         after = images(found)
         await found.run_pods()
         status = found.read(SETS, DB)["status"]
-    assert before == ([], [OLD_IMAGE, OLD_IMAGE])
-    assert after == [NEW_IMAGE, OLD_IMAGE]
+    assert before == ([], [OLD_IMAGE, OLD_IMAGE, OLD_IMAGE])
+    assert after == [NEW_IMAGE, OLD_IMAGE, OLD_IMAGE]
     assert status["currentRevision"] != status["updateRevision"]
-    assert (status["currentReplicas"], status["updatedReplicas"]) == (1, 1)
+    assert (status["currentReplicas"], status["updatedReplicas"]) == (2, 1)
 
 
 async def test_broken_pod_does_not_block_the_update_of_a_parallel_set(store: MeteredStore) -> None:
