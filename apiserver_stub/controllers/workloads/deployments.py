@@ -72,16 +72,14 @@ class Deployments(OwnerController):
             return
         everything = [*old, new]
         desired, size = rollout.replicas(owner), rollout.replicas(new)
-        if size != desired:
-            target = desired if size > desired else rollout.new_size(owner, everything, size)
-            if target != size:
-                new = await self._scale(owner, new, target)
-                await self._write_status(owner, [*old, new], new, rollout.rollout_status)
-                return
+        target = min(desired, rollout.new_size(owner, everything, size))
+        if target != size:
+            new = await self._scale(owner, new, target)
+            await self._write_status(owner, [*old, new], new, rollout.rollout_status)
+            return
         changes = rollout.old_sizes(owner, old, new)
         for item, target in changes:
-            scaled = await self._scale(owner, item, target)
-            old = [scaled if other is item else other for other in old]
+            await self._scale(owner, item, target)
         if not changes and rollout.is_complete(owner, owner.get("status") or {}):
             await self._delete_history(owner, old)
         await self._write_status(owner, [*old, new], new, rollout.rollout_status)
@@ -92,8 +90,7 @@ class Deployments(OwnerController):
         due = rollout.active(old)
         if due:
             for item in due:
-                scaled = await self._scale(owner, item, 0)
-                old = [scaled if other is item else other for other in old]
+                await self._scale(owner, item, 0)
             await self._write_status(owner, [*old, *([new] if new else [])], new, rollout.rollout_status)
             return
         if self._has_old_pods(old):
@@ -179,9 +176,7 @@ class Deployments(OwnerController):
         def edit(obj: Object) -> None:
             metadata = obj["metadata"]
             annotations = metadata.get("annotations")
-            updated = rollout.annotate_new(owner, annotations, revision, self._names, exists=True)
-            if updated != (annotations or {}):
-                metadata["annotations"] = updated
+            metadata["annotations"] = rollout.annotate_new(owner, annotations, revision, self._names, exists=True)
             if (obj["spec"].get("minReadySeconds") or 0) != seconds:
                 obj["spec"]["minReadySeconds"] = seconds
 
@@ -281,9 +276,8 @@ class Deployments(OwnerController):
 
         def edit(obj: Object) -> None:
             metadata = obj["metadata"]
-            annotations = metadata.get("annotations") or {}
-            if revision is not None and annotations.get(self._names.revision) != revision:
-                metadata["annotations"] = {**annotations, self._names.revision: revision}
+            if revision is not None:
+                metadata["annotations"] = {**(metadata.get("annotations") or {}), self._names.revision: revision}
             if progress is not None:
                 status = obj.setdefault("status", {})
                 status["conditions"] = conditions.with_condition(status.get("conditions"), progress)
@@ -304,8 +298,6 @@ class Deployments(OwnerController):
             annotations = metadata.get("annotations") or {}
             metadata["annotations"] = {**annotations, **sizes}
 
-        if before == size and sizes.items() <= (item["metadata"].get("annotations") or {}).items():
-            return item
         new = await self._change_set(item, edit)
         if before != size:
             direction, name = "up" if before < size else "down", item["metadata"]["name"]
@@ -316,11 +308,11 @@ class Deployments(OwnerController):
     async def _delete_history(self, owner: Object, old: Sequence[Object]) -> None:
         """Delete the oldest ReplicaSets beyond the limit of the history; those with pods remain."""
         limit = owner["spec"].get("revisionHistoryLimit")
-        alive = [item for item in old if "deletionTimestamp" not in item["metadata"]]
-        if limit is None or len(alive) <= limit:
+        if limit is None:
             return
+        alive = [item for item in old if "deletionTimestamp" not in item["metadata"]]
         alive.sort(key=lambda item: (rollout.revision_of(item, self._names), rollout.created_order(item)))
-        for item in alive[: len(alive) - limit]:
+        for item in alive[: max(0, len(alive) - limit)]:
             status = item.get("status") or {}
             observed = (item["metadata"].get("generation") or 0) <= (status.get("observedGeneration") or 0)
             if observed and not rollout.replicas(item) and not status.get("replicas"):

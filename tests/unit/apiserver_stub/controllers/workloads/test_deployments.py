@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from apiserver_stub.apimachinery.objects import Object
 from nodeagent.testing import FakeClock
 from tests.unit.apiserver_stub.controllers.harness import MeteredStore, store
@@ -349,10 +351,25 @@ async def test_replica_set_with_the_template_is_found(store: MeteredStore) -> No
     assert new["spec"]["minReadySeconds"] == 5
 
 
+async def test_time_until_pods_are_available_is_that_of_the_deployment(store: MeteredStore) -> None:
+    async with cluster(store, FakeClock(), ONLY) as found:
+        item = replica_set("a", 3, image=CURRENT)
+        for before, after in ((5, 0), (5, 7), (0, 7)):
+            item["spec"]["minReadySeconds"] = before
+            await stored(found, item, minReadySeconds=after)
+            assert found.read(SETS, "default/a")["spec"]["minReadySeconds"] == after, (before, after)
+
+
 async def test_created_replica_set_has_template_labels_and_annotations(store: MeteredStore) -> None:
     async with cluster(store, FakeClock(), ONLY) as found:
+        body = template("web")
+        body["metadata"]["annotations"] = {"of": "pods"}
         changed = await stored(
-            found, replica_set("a", 0, at=6), minReadySeconds=7, metadata={"annotations": {"note": "x"}}
+            found,
+            replica_set("a", 0, at=6),
+            minReadySeconds=7,
+            template=body,
+            metadata={"annotations": {"note": "x"}},
         )
         (new,) = found.list(SETS, "web-")
         notes = found.notes()
@@ -362,7 +379,8 @@ async def test_created_replica_set_has_template_labels_and_annotations(store: Me
     assert new["metadata"]["labels"] == {"app": "web", "pod-template-hash": digest}
     assert new["spec"]["selector"] == {"matchLabels": {"app": "web", "pod-template-hash": digest}}
     assert new["metadata"]["annotations"] == {"note": "x", REVISION: "7", DESIRED: "3", MOST: "4"}
-    assert (new["spec"]["replicas"], new["spec"]["minReadySeconds"]) == (3, 7)
+    assert new["spec"]["template"]["metadata"]["annotations"] == {"of": "pods"}
+    assert (new["spec"]["replicas"], new["spec"]["minReadySeconds"], new["metadata"]["generation"]) == (3, 7, 1)
     assert changed["metadata"]["annotations"] == {"note": "x", REVISION: "7"}
     assert condition(changed, "Progressing") == ("True", "NewReplicaSetCreated")
     assert notes == [f"Scaled up replica set {name} to 3"]
@@ -395,18 +413,36 @@ async def test_own_replica_set_that_appears_during_its_creation_is_used(store: M
     async with cluster(store, FakeClock(), ONLY) as found:
         await stored(found)
         taken = found.list(SETS)[0]
-        for collection, key in ((DEPLOYMENTS, WEB), (SETS, f"default/{taken['metadata']['name']}")):
-            await found.delete(collection, key)
+        other = replica_set(taken["metadata"]["name"], 3)
+        for appearing, collisions in ((taken, 0), (other, 1)):
+            await found.delete(DEPLOYMENTS, WEB)
+            for item in found.list(SETS):
+                await found.delete(SETS, f"default/{item['metadata']['name']}")
 
-        def appear(collection: str, key: str) -> None:
-            if collection == SETS:
+            def appear(collection: str, key: str, item: Object = appearing) -> None:
+                if collection == SETS:
+                    store.before_update = None
+                    store.put(SETS, item)
+
+            store.before_update = appear
+            changed = await stored(found)
+            assert changed["status"].get("collisionCount", 0) == collisions
+            assert len(found.list(SETS)) == 1 + collisions
+
+
+async def test_deployment_that_is_deleted_during_its_processing_is_no_failure(
+    store: MeteredStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cluster(store, FakeClock(), ONLY) as found:
+
+        def disappear(collection: str, key: str) -> None:
+            if collection == DEPLOYMENTS:
                 store.before_update = None
-                store.put(SETS, taken)
+                store.remove(DEPLOYMENTS, WEB)
 
-        store.before_update = appear
-        changed = await stored(found)
-        assert [item["metadata"]["name"] for item in found.list(SETS)] == [taken["metadata"]["name"]]
-    assert "collisionCount" not in changed["status"]
+        store.before_update = disappear
+        assert await stored(found, replica_set("a", 3, image=CURRENT)) is None
+    assert caplog.records == []
 
 
 async def test_rejected_replica_set_is_reported(store: MeteredStore) -> None:
@@ -449,6 +485,12 @@ async def test_size_of_the_only_active_replica_set_is_that_of_the_deployment(sto
         annotations = found.read(SETS, "default/a")["metadata"]["annotations"]
     assert {"Scaled up replica set a to 5 from 3", "Scaled down replica set a to 1 from 3"} <= set(notes)
     assert annotations[DESIRED] == "2"
+
+
+async def test_replica_set_that_is_scaled_up_is_not_deleted_as_history(store: MeteredStore) -> None:
+    async with cluster(store, FakeClock(), ONLY) as found:
+        await stored(found, replica_set("a", 0), replica_set("b", 0, at=2), paused=True, revisionHistoryLimit=0)
+        assert by_name(found) == {"b": 3}
 
 
 async def test_scaled_deployment_resizes_its_replica_sets_in_proportion(store: MeteredStore) -> None:
@@ -513,6 +555,7 @@ async def test_history_keeps_replica_sets_that_are_used_or_not_observed(store: M
     async with cluster(store, FakeClock(), ONLY) as found:
         for limit, expected in (
             (None, {*kept, "old-5", "old-6"}),
+            (9, {*kept, "old-5", "old-6"}),
             (4, {*kept, "old-5", "old-6"}),
             (2, {*kept, "old-5", "old-6"}),
             (1, {*kept, "old-6"}),
