@@ -37,6 +37,7 @@ class _Heartbeat(MutableStruct):
     value: tuple[str, str]
     """Renewal of the lease, and heartbeat of the condition Ready."""
     at: float
+    node: NodeView
 
 
 class NodeLifecycle(Controller):
@@ -110,7 +111,8 @@ class NodeLifecycle(Controller):
 
     def _drop_deleted(self, nodes: Sequence[NodeView]) -> None:
         for name in self._heartbeats.keys() - {node.metadata.name for node in nodes}:
-            del self._heartbeats[name]
+            node = self._heartbeats.pop(name).node
+            self._record(node, "Normal", "RemovingNode", f"Node {name} event: Removing Node {name} from Controller")
             self._lost.discard(name)
 
     async def _state_of(self, node: NodeView) -> str:
@@ -130,7 +132,7 @@ class NodeLifecycle(Controller):
             text = f"Node {name} event: Registered Node {name} in Controller"
             self._record(node, "Normal", "RegisteredNode", text)
         if known is None or (value != known.value and (value[0] != known.value[0] or beat)):
-            self._heartbeats[name] = _Heartbeat(value, now)
+            self._heartbeats[name] = _Heartbeat(value, now, node)
             return ready.status if ready is not None else ""
         grace = STARTUP_GRACE_SECONDS if ready is None else GRACE_SECONDS
         if now - known.at <= grace or unknown:

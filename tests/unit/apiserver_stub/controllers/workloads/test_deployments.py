@@ -430,7 +430,7 @@ async def test_own_replica_set_that_appears_during_its_creation_is_used(store: M
             assert len(found.list(SETS)) == 1 + collisions
 
 
-async def test_deployment_that_is_deleted_during_its_processing_is_no_failure(
+async def test_deployment_that_is_deleted_during_its_processing_is_dropped(
     store: MeteredStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with cluster(store, FakeClock(), ONLY) as found:
