@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -161,12 +161,15 @@ class AllocationManager:
         except OSError as error:
             _log.error("Failed to save pod resource checkpoint", extra={"pod": pod.full_name, "err": str(error)})
 
-    async def retain(self, uids: Collection[str]) -> None:
-        """Remove the records of pods that are not in *uids*."""
-        for uid in self._pending - set(uids):
+    async def retain(self, is_known: Callable[[str], bool]) -> None:
+        """Remove the records of pods that are not known.
+
+        :param is_known: returns whether a pod exists now, by its UID; pods may be added before this function ends.
+        """
+        for uid in [uid for uid in self._pending if not is_known(uid)]:
             self.drop(uid)
-        await self._allocated.retain(uids)
-        await self._actuated.retain(uids)
+        await self._allocated.retain(is_known)
+        await self._actuated.retain(is_known)
 
     def forget(self, uid: str) -> None:
         """Drop the resize of a pod that is no longer desired; its records are removed by :meth:`retain`."""

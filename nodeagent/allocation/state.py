@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Callable
 from pathlib import Path
 
 from nodeagent.allocation.checkpoint import CorruptCheckpoint, PodResources, decode, encode
@@ -90,9 +90,9 @@ class ResourceState:
         known = self._entries.get(uid, PodResources())
         await self.set(uid, PodResources(known.containers, resources))
 
-    async def retain(self, uids: Collection[str]) -> None:
-        """Remove the pods that are not in *uids*; a failure to write is logged, the next change retries."""
-        removed = [uid for uid in self._entries if uid not in uids]
+    async def retain(self, is_known: Callable[[str], bool]) -> None:
+        """Remove the pods that are not known; a failure to write is logged, the next change retries."""
+        removed = [uid for uid in self._entries if not is_known(uid)]
         if not removed:
             return
         for uid in removed:

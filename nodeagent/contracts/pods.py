@@ -127,11 +127,11 @@ class PodSyncer(Protocol):
         """
         ...
 
-    async def remove_orphans(self, desired: frozenset[str], observed: frozenset[str]) -> None:
+    async def remove_orphans(self, is_known: Callable[[str], bool]) -> None:
         """Remove directories and cgroups of pods that are neither desired nor exist in the runtime.
 
-        :param desired: UIDs of all pods that the agent tracks.
-        :param observed: UIDs of all pods in the runtime.
+        :param is_known: returns whether a pod is desired or exists in the runtime now, by its UID. Pods are added
+            meanwhile: call it for a directory or cgroup after that was found, not before.
         :raises NodeAgentError: a directory or cgroup cannot be removed; logged and retried.
         """
         ...

@@ -60,9 +60,11 @@ class Housekeeping:
                 await self._clock.sleep(0.2)  # Coalesce a burst of changes.
 
     async def _clean_up(self, observed: frozenset[str]) -> None:
-        known = self._pods.known_uids()
-        await self._allocations.retain(known | observed)
+        def is_known(uid: str) -> bool:
+            return uid in observed or self._pods.is_known(uid)  # Pods are added during the cleanup.
+
+        await self._allocations.retain(is_known)
         try:
-            await self._syncer().remove_orphans(known, observed)
+            await self._syncer().remove_orphans(is_known)
         except (NodeAgentError, OSError) as error:
             _log.error("Failed cleaning pods", extra={"err": str(error)})

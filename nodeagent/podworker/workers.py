@@ -202,9 +202,9 @@ class PodWorkers:
             worker.desired = False
             worker.terminate(Termination(KillReason.ORPHANED))
 
-    def known_uids(self) -> frozenset[str]:
-        """Return the UIDs of pods that are desired or still have a worker."""
-        return frozenset(self._workers) | {pod.uid for pod in self._desired.pods()}
+    def is_known(self, uid: str) -> bool:
+        """Return whether a pod is desired or still has a worker."""
+        return uid in self._workers or self._desired.contains(uid)
 
     # --- helpers --------------------------------------------------------------------------------------------
 

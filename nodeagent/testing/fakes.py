@@ -368,7 +368,7 @@ class FakeSyncer:
     async def remove_pod(self, pod: Pod, observed: RuntimePod) -> None:
         self.calls.append(("remove_pod", pod.uid))
 
-    async def remove_orphans(self, desired: frozenset[str], observed: frozenset[str]) -> None:
+    async def remove_orphans(self, is_known: Callable[[str], bool]) -> None:
         self.calls.append(("remove_orphans", ""))
 
 

@@ -84,7 +84,7 @@ class PodSyncerContract:
         self, syncer: PodSyncer, observe: Observe, pod: Pod
     ) -> None:
         before = await started(syncer, observe, pod)
-        await syncer.remove_orphans(frozenset({pod.uid}), frozenset({pod.uid}))
+        await syncer.remove_orphans(lambda uid: uid == pod.uid)
         after = await observe(pod.uid)
         assert {each.id for each in after.containers} == {each.id for each in before.containers}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from nodeagent.base.logging import v_level
@@ -81,23 +81,29 @@ class PodCleaner:
             await runtime.remove_sandbox(sandbox.id)
         await self._remove_directories(paths, [(status.name, status.id) for status in observed.containers])
 
-    async def remove_orphans(self, known: Collection[str]) -> None:
-        """Remove directories, volumes and cgroups of pods that are not *known*; failures are logged."""
+    async def remove_orphans(self, is_known: Callable[[str], bool]) -> None:
+        """Remove directories, volumes and cgroups of pods that are not known; failures are logged.
+
+        :param is_known: returns whether a pod exists now. A pod is known before its first directory, so what was found
+            and is not known is never that of a new pod.
+        """
         context = self._context
-        root = context.root_dir / "pods"
-        on_disk = await asyncio.to_thread(disk.directories, root)
-        orphans = {*on_disk, *context.volumes.pods_with_volumes()} - set(known)
+        on_disk = await asyncio.to_thread(disk.directories, context.root_dir / "pods")
+        orphans = [uid for uid in sorted({*on_disk, *context.volumes.pods_with_volumes()}) if not is_known(uid)]
         # Together, because a volume in use delays the release of its pod.
-        removed = await asyncio.gather(*map(self._remove_orphan, sorted(orphans)))
+        removed = await asyncio.gather(*map(self._remove_orphan, orphans))
         left = removed.count(False)
         CLEANED_ORPHANS.set(len(orphans))
         ORPHANS_LEFT.set(left)
         try:
-            for uid in set(await context.cgroups.pods()) - set(known):
-                await context.cgroups.remove_pod(uid)
+            for uid in set(await context.cgroups.pods()):
+                if not is_known(uid):
+                    await context.cgroups.remove_pod(uid)
         except NodeAgentError as error:
             _log.error("Failed to remove orphaned cgroup", extra={"err": error})
-        await asyncio.to_thread(self._remove_orphaned_logs, known)
+        logs = [name for name in await asyncio.to_thread(disk.directories, self._pod_logs) if name.count("_") == 2]
+        orphaned = [name for name in logs if not is_known(name.rpartition("_")[2])]
+        await asyncio.to_thread(self._remove_orphaned_logs, orphaned)
 
     async def remove_container(
         self, paths: PodPaths, status: RuntimeContainerStatus, *, keep_log: bool = False
@@ -161,11 +167,9 @@ class PodCleaner:
                 "Unexpected files in directory of removed pod", extra={"podUID": paths.uid, "files": stuck[:5]}
             )
 
-    def _remove_orphaned_logs(self, known: Collection[str]) -> None:
-        for name in disk.directories(self._pod_logs):
+    def _remove_orphaned_logs(self, names: Iterable[str]) -> None:
+        for name in names:
             directory = self._pod_logs / name
-            if name.count("_") != 2 or name.rpartition("_")[2] in known:
-                continue
             if not disk.belongs_to_other_agent(directory, self._context.root_dir):
                 disk.remove_log_directory(directory)
         disk.remove_dead_links(self._log_root)

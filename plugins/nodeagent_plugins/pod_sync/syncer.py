@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -138,11 +138,10 @@ class BundledPodSyncer:
         await self._cleaner.remove(self._paths(pod), observed, memory.stopped_sandboxes if memory else ())
         self._memory.pop(pod.uid, None)
 
-    async def remove_orphans(self, desired: frozenset[str], observed: frozenset[str]) -> None:
-        known = desired | observed
-        for uid in [uid for uid in self._memory if uid not in known]:
+    async def remove_orphans(self, is_known: Callable[[str], bool]) -> None:
+        for uid in [uid for uid in self._memory if not is_known(uid)]:
             del self._memory[uid]
-        await self._cleaner.remove_orphans(known)
+        await self._cleaner.remove_orphans(is_known)
 
     # --- steps ----------------------------------------------------------------------------------------------
 

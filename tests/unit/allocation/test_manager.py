@@ -190,7 +190,7 @@ async def test_records_of_removed_pods_are_removed(make_manager):
     manager = make_manager()
     pod = await admitted(manager, sized_pod())
 
-    await manager.retain(set())
+    await manager.retain(lambda uid: False)
 
     assert manager.actuated(pod.uid, "main") is None
     assert manager.allocated(sized_pod(cpu="200m")) == sized_pod(cpu="200m")

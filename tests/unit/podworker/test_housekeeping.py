@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 from nodeagent.podworker.housekeeping import CLEANUP_SECONDS, ORPHAN_SECONDS, Housekeeping
 from nodeagent.testing import FakeClock
+
+UIDS = ("desired", "listed", "new", "gone")
 
 
 class Node:
@@ -17,8 +19,9 @@ class Node:
     def __init__(self) -> None:
         self.all_sources_ready = True
         self.listed: frozenset[str] | None = frozenset()
-        self.kept: list[frozenset[str]] = []
-        self.allocated: list[frozenset[str]] = []
+        self.desired, self.added = {"desired"}, set[str]()
+        self.kept: list[set[str]] = []
+        self.allocated: list[set[str]] = []
 
     def pods(self) -> list[Any]:
         return []
@@ -29,14 +32,15 @@ class Node:
     def terminate_orphans(self, observed: list[Any]) -> None:
         pass
 
-    def known_uids(self) -> frozenset[str]:
-        return frozenset({"desired"})
+    def is_known(self, uid: str) -> bool:
+        return uid in self.desired
 
-    async def retain(self, uids: frozenset[str]) -> None:
-        self.allocated.append(uids)
+    async def retain(self, is_known: Callable[[str], bool]) -> None:
+        self.allocated.append(set(filter(is_known, UIDS)))
 
-    async def remove_orphans(self, desired: frozenset[str], observed: frozenset[str]) -> None:
-        self.kept.append(desired | observed)
+    async def remove_orphans(self, is_known: Callable[[str], bool]) -> None:
+        self.desired |= self.added
+        self.kept.append(set(filter(is_known, UIDS)))
 
 
 @asynccontextmanager
@@ -82,3 +86,12 @@ async def test_nothing_is_removed_until_all_sources_have_published(clock: FakeCl
         await clock.advance(1)
 
     assert node.kept == [{"desired"}]
+
+
+async def test_pods_that_are_added_during_the_cleanup_are_known(clock: FakeClock) -> None:
+    node = Node()
+    node.added = {"new"}
+    async with running(node, clock):
+        pass
+
+    assert (node.allocated, node.kept) == ([{"desired"}], [{"desired", "new"}])

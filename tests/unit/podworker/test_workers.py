@@ -68,7 +68,7 @@ class OneContainerSyncer:
         for sandbox in observed.sandboxes:
             await self.runtime.remove_sandbox(sandbox.id)
 
-    async def remove_orphans(self, desired, observed):
+    async def remove_orphans(self, is_known):
         pass
 
 

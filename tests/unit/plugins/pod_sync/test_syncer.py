@@ -10,6 +10,7 @@ from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.contracts.runtime import ContainerState, ExecResult
 from nodeagent.errors import ImageError, RuntimeFailure, RuntimeUnavailable, VolumeError
 from nodeagent.testing import make_container, make_pod
+from nodeagent_plugins.pod_sync import disk
 from nodeagent_plugins.pod_sync.metrics import CLEANED_ORPHANS, ORPHANS_LEFT
 
 
@@ -362,11 +363,43 @@ async def test_orphaned_directories_and_cgroups_are_removed(bench):
     (bench.log_root / "pods" / "ns_web_kept").mkdir(parents=True)
     bench.context.cgroups.created = {"gone": make_pod("x"), "kept": make_pod("y")}
 
-    await bench.syncer.remove_orphans(frozenset({"kept"}), frozenset())
+    await bench.syncer.remove_orphans({"kept"}.__contains__)
 
     assert not gone.exists() and kept.exists()
     assert bench.context.cgroups.removed == ["gone"]
     assert os.listdir(bench.log_root / "pods") == ["ns_web_kept"]
+
+
+async def test_pods_that_are_added_during_the_cleanup_are_kept(bench, monkeypatch):
+    known, context = set(), bench.context
+    new, logs = context.pod_dir("new"), bench.log_root / "pods" / "ns_web_new"
+    context.pod_dir("gone").mkdir(parents=True)
+    release, list_directories = context.volumes.release, disk.directories
+
+    def add(uid):
+        known.add(uid)
+        for directory in (new, logs):
+            directory.mkdir(parents=True, exist_ok=True)
+        context.cgroups.created = {"new": make_pod("new")}
+
+    async def slowly(uid):
+        add("new")
+        await release(uid)
+
+    def directories(root):
+        if root == new.parent:
+            add("new")  # While the thread starts.
+        return list_directories(root)
+
+    for changed in ((context.volumes, "release", slowly), (disk, "directories", directories)):
+        with monkeypatch.context() as patch:
+            patch.setattr(*changed)
+            await bench.syncer.remove_orphans(known.__contains__)
+
+        assert new.exists() and logs.exists()
+        assert context.cgroups.removed == []
+        known.clear()
+        context.pod_dir("gone").mkdir(parents=True, exist_ok=True)
 
 
 async def test_orphaned_logs_of_another_agent_are_kept(bench, tmp_path):
@@ -378,7 +411,7 @@ async def test_orphaned_logs_of_another_agent_are_kept(bench, tmp_path):
         directory.mkdir(parents=True)
         (directory / ".owner").write_text(f"{owner}\n")
 
-    await bench.syncer.remove_orphans(frozenset(), frozenset())
+    await bench.syncer.remove_orphans(set().__contains__)
 
     assert [directory.name for directory in logs.iterdir()] == ["default_web_other"]
 
@@ -395,12 +428,12 @@ async def test_metrics_count_orphans_found_and_left(bench, caplog):
         bench.context.pod_dir(uid).mkdir(parents=True)
     bench.context.volumes.fail("release", VolumeError("busy"), times=1)
 
-    await bench.syncer.remove_orphans(frozenset(), frozenset())
+    await bench.syncer.remove_orphans(set().__contains__)
     assert (CLEANED_ORPHANS.value(), ORPHANS_LEFT.value()) == (2, 1)
     assert caplog.messages == ["Failed cleaning up orphaned pod directories"]
-    await bench.syncer.remove_orphans(frozenset(), frozenset())
+    await bench.syncer.remove_orphans(set().__contains__)
     assert (CLEANED_ORPHANS.value(), ORPHANS_LEFT.value()) == (1, 0)
-    await bench.syncer.remove_orphans(frozenset(), frozenset())
+    await bench.syncer.remove_orphans(set().__contains__)
 
     assert (CLEANED_ORPHANS.value(), ORPHANS_LEFT.value()) == (0, 0)
 
