@@ -9,7 +9,8 @@ from contextvars import Context
 from typing import Any
 
 from nodeagent.base.simulation.steps import Step
-from nodeagent.simulation.apiserver import PODS, Rejection
+from nodeagent.simulation.apiserver import CONFIG_MAPS, PODS, Rejection
+from nodeagent.simulation.config_volumes import MOUNT_PATH, config_data, config_volume
 from nodeagent.simulation.invariants import Invariants
 from nodeagent.simulation.node import DEVICE, NODE, Node
 from nodeagent.simulation.runtime import Container
@@ -42,7 +43,7 @@ class Actions:
         node.runtime.network_ready = True
         node.runtime_latency.factor = 1.0
         node.disk.full = node.unruly.raises = node.unruly.hangs = False
-        node.loop.crash_at = None
+        node.loop.crash_at, node.loop.thread_factor = None, 1.0
         node.trace.add("calm")
 
     # --- pods -------------------------------------------------------------------------------------------------
@@ -94,6 +95,20 @@ class Actions:
         if not path.exists():
             return False
         path.unlink()
+        return None
+
+    def put_map(self, name: str, value: int) -> None:
+        server, data = self._node.server, config_data(value)
+        if server.find(CONFIG_MAPS, NAMESPACE, name) is None:
+            server.create(CONFIG_MAPS, {"metadata": {"name": name}, "data": data}, NAMESPACE)
+        else:
+            server.modify(CONFIG_MAPS, NAMESPACE, name, lambda obj: obj.update(data=data))
+
+    def delete_map(self, name: str) -> bool | None:
+        try:
+            self._node.server.delete(CONFIG_MAPS, NAMESPACE, name, 0)
+        except Rejection:
+            return False
         return None
 
     # --- events on the node -----------------------------------------------------------------------------------
@@ -230,6 +245,11 @@ class Actions:
         disk.full = True
         self._after(seconds, lambda: setattr(disk, "full", False))
 
+    def slow_disk(self, factor: float, seconds: float) -> None:
+        loop = self._node.loop
+        loop.thread_factor = factor
+        self._after(seconds, lambda: setattr(loop, "thread_factor", 1.0))
+
     def disturb_plugin(self, hangs: bool, seconds: float) -> None:
         name, plugin = "hangs" if hangs else "raises", self._node.unruly
         setattr(plugin, name, True)
@@ -256,11 +276,13 @@ def make_pod(
     probe: bool = False,
     hook: bool = False,
     device: bool = False,
+    config: str = "",
     image: str = "registry.test/app:0",
 ) -> dict[str, Any]:
     """Return a pod for the node.
 
     :param runs: seconds after which its containers exit with *code*; 0 is never.
+    :param config: name of the config map that its containers mount, which need not exist.
     """
     main: dict[str, Any] = {"name": "main", "image": image, "imagePullPolicy": "IfNotPresent"}
     main["terminationMessagePath"] = "/dev/termination-log"
@@ -292,6 +314,11 @@ def make_pod(
         spec["volumes"] = [{"name": "data", "emptyDir": {}}]
         for container in spec["containers"]:
             container["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+    if config:
+        spec.setdefault("volumes", []).append(config_volume(config))
+        for container in spec["containers"]:
+            mount = {"name": "config", "mountPath": MOUNT_PATH, "readOnly": True}
+            container.setdefault("volumeMounts", []).append(mount)
     metadata = {"name": name, "namespace": NAMESPACE, "uid": uid}
     status = {"phase": "Pending"}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}

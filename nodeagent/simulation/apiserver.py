@@ -27,7 +27,7 @@ from nodeagent.testing.patches import apply_patch
 JSON = {"content-type": "application/json"}
 HISTORY = 300
 """Number of changes from which a watch can resume."""
-PODS = "/api/v1/pods"
+PODS, CONFIG_MAPS = "/api/v1/pods", "/api/v1/configmaps"
 _WITH_STATUS = {"pods", "nodes"}
 Object = dict[str, Any]
 

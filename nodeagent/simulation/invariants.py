@@ -7,7 +7,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from nodeagent.simulation.apiserver import PODS, Change
+from nodeagent.simulation.apiserver import CONFIG_MAPS, PODS, Change
+from nodeagent.simulation.config_volumes import MOUNT_PATH, is_complete, read_files
 from nodeagent.simulation.node import Node
 from nodeagent.simulation.runtime import Container, Observer, Sandbox
 from nodeagent.simulation.transport import Receiver
@@ -120,6 +121,9 @@ class Invariants(Observer, Receiver):
             for mount in container.config.mounts:
                 text = f"{mount.container_path} of container {container.name} of pod {container.sandbox.uid}"
                 self._verify(Path(mount.host_path).exists(), f"{text} is removed while the container runs")
+                if mount.container_path == MOUNT_PATH:
+                    files = read_files(Path(mount.host_path))
+                    self._verify(is_complete(files), f"{text} has files of two versions: {files}")
 
     def ended(self, container: Container, cause: str) -> None:
         uid, name = container.sandbox.uid, container.name
@@ -213,6 +217,9 @@ class Invariants(Observer, Receiver):
         static = {path.stem for path in node.manifests.iterdir()}
         for uid, pod in pods.items():
             self._verify_converged_pod(uid, pod, running[uid])
+        for container in node.runtime.running():
+            if container.sandbox.uid in pods:
+                self._verify_config(container, pods[container.sandbox.uid])
         for sandbox in node.runtime.sandboxes.values():
             name = sandbox.config.metadata.name
             desired = sandbox.uid in pods or name.removesuffix("-node-1") in static
@@ -249,6 +256,17 @@ class Invariants(Observer, Receiver):
             ready = [c for c in status.get("conditions") or () if c["type"] == "Ready" and c["status"] == "True"]
             self._expect(phase == "Running", f"pod {uid} has the phase {phase} after a time without faults")
             self._expect(ready, f"pod {uid} is not ready after a time without faults")
+
+    def _verify_config(self, container: Container, pod: dict[str, Any]) -> None:
+        volumes = pod["spec"].get("volumes") or ()
+        name = next((volume["configMap"]["name"] for volume in volumes if "configMap" in volume), "")
+        latest = self._node.server.find(CONFIG_MAPS, pod["metadata"]["namespace"], name)
+        expected = latest["data"] if latest is not None else {}
+        for mount in container.config.mounts:
+            if mount.container_path == MOUNT_PATH:
+                files = read_files(Path(mount.host_path))
+                text = f"{MOUNT_PATH} of container {container.name} of pod {container.sandbox.uid}"
+                self._expect(files == expected, f"{text} contains {files} instead of {expected}")
 
     def _finishes(self, pod: dict[str, Any]) -> bool:
         """Return whether the containers of *pod* exit on their own."""

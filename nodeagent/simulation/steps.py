@@ -8,7 +8,7 @@ from typing import Any
 
 from nodeagent.base.simulation.steps import CALM_SECONDS, ROUND_SECONDS, Step
 
-_PODS = 6
+_PODS, _MAPS = 6, 2
 _RATE = 1 / 40.0
 """Steps per second."""
 
@@ -40,6 +40,18 @@ def _name(chance: random.Random) -> str:
     return f"pod-{chance.randrange(_PODS)}"
 
 
+def _map(chance: random.Random) -> str:
+    return f"map-{chance.randrange(_MAPS)}"
+
+
+def _put_map(chance: random.Random) -> dict[str, Any]:
+    return {"name": _map(chance), "value": chance.randrange(1000)}
+
+
+def _delete_map(chance: random.Random) -> dict[str, Any]:
+    return {"name": _map(chance)}
+
+
 def _create(chance: random.Random) -> dict[str, Any]:
     policy = chance.choice(("Always", "Always", "OnFailure", "Never"))
     return {
@@ -54,6 +66,7 @@ def _create(chance: random.Random) -> dict[str, Any]:
         "probe": chance.random() < 0.2,
         "hook": chance.random() < 0.2,
         "device": chance.random() < 0.4,
+        "config": _map(chance) if chance.random() < 0.4 else "",
     }
 
 
@@ -101,6 +114,10 @@ def _slow(chance: random.Random) -> dict[str, Any]:
     return {"factor": chance.choice((10, 100, 1000)), **_seconds(chance)}
 
 
+def _slow_threads(chance: random.Random) -> dict[str, Any]:
+    return {"factor": chance.choice((10, 100)), **_seconds(chance)}
+
+
 def _disturb(chance: random.Random) -> dict[str, Any]:
     return {"hangs": chance.random() < 0.3, **_seconds(chance)}
 
@@ -136,6 +153,8 @@ _KINDS: dict[str, tuple[float, Callable[[random.Random], dict[str, Any]]]] = {
     "change_image": (2, _pick),
     "put_static": (2, _static),
     "remove_static": (1.5, _static),
+    "put_map": (2, _put_map),
+    "delete_map": (0.5, _delete_map),
     "exit_container": (3, _pick),
     "stop_agent": (0.5, _crash),
     "crash_agent": (3, _crash),
@@ -156,9 +175,20 @@ _KINDS: dict[str, tuple[float, Callable[[random.Random], dict[str, Any]]]] = {
     "slow_runtime": (0.7, _slow),
     "lose_network": (0.4, _seconds),
     "fill_disk": (0.7, _seconds),
+    "slow_disk": (0.7, _slow_threads),
     "disturb_plugin": (0.7, _disturb),
     "jump_clock": (0.4, _jump),
 }
 """Weight and arguments by kind."""
-_ORDINARY = {"create_pod", "delete_pod", "change_image", "put_static", "remove_static", "exit_container", "stop_agent"}
+_ORDINARY = {
+    "create_pod",
+    "delete_pod",
+    "change_image",
+    "put_static",
+    "remove_static",
+    "put_map",
+    "delete_map",
+    "exit_container",
+    "stop_agent",
+}
 FAULTS = frozenset(_KINDS) - _ORDINARY

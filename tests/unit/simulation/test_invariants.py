@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nodeagent.base.criproto import api_pb2 as cri
-from nodeagent.simulation.apiserver import PODS, Change
+from nodeagent.simulation.apiserver import CONFIG_MAPS, PODS, Change
 from nodeagent.simulation.invariants import Invariants
 from nodeagent.simulation.runtime import Container, Sandbox
 
@@ -47,10 +47,13 @@ class Host:
 
     def __init__(self, manifests: Path) -> None:
         self.loop, self.runtime, self.trace = Loop(), Runtime(), Trace()
-        self.server = SimpleNamespace(objects={PODS: {}}, watches=[], changed=None)
+        self.server = SimpleNamespace(objects={PODS: {}}, watches=[], changed=None, find=self._find)
         self.network = SimpleNamespace(receiver=None)
         self.process, self.failure, self.manifests = 1, None, manifests
         self.invariants = Invariants(self)
+
+    def _find(self, collection: str, namespace: str, name: str) -> Any:
+        return self.server.objects.get(collection, {}).get((namespace, name))
 
     @property
     def violation(self) -> str:
@@ -127,8 +130,13 @@ def api_pod(
     containers = [changes.pop("container", {"name": "web"})]
     annotations = {"annotations": {MIRROR: mirror_of}} if mirror_of else {}
     return {
-        "metadata": {"name": uid, "uid": uid, **annotations, **changes.pop("metadata", {})},
-        "spec": {"restartPolicy": policy, "terminationGracePeriodSeconds": grace, "containers": containers},
+        "metadata": {"name": uid, "namespace": "default", "uid": uid, **annotations, **changes.pop("metadata", {})},
+        "spec": {
+            "restartPolicy": policy,
+            "terminationGracePeriodSeconds": grace,
+            "containers": containers,
+            **changes.pop("spec", {}),
+        },
         "status": {**status, **changes.pop("status", {})},
     }
 
@@ -215,6 +223,28 @@ def test_volume_that_is_removed_while_its_container_runs_is_a_violation(host, tm
     host.end(container)
     host.invariants.verify_mounts()
     assert host.violation == ""
+
+
+def configured(host, uid, directory, **files):
+    """Return a running container whose volume has *files* of a config map."""
+    directory.mkdir(exist_ok=True)
+    for name, text in files.items():
+        (directory / name).write_text(text)
+    mounts = [cri.Mount(container_path="/config", host_path=str(directory))]
+    return host.start(host.container(host.sandbox(uid), mounts=mounts))
+
+
+@pytest.mark.parametrize("files", [{"one": "1", "other": "2"}, {"one": "1"}])
+def test_volume_with_files_of_two_versions_is_a_violation(host, tmp_path, files):
+    configured(host, "a", tmp_path / "complete", one="1", other="1")
+    configured(host, "b", tmp_path / "empty")
+    host.invariants.verify_mounts()
+    assert host.violation == ""
+
+    configured(host, "c", tmp_path / "torn", **files)
+    host.invariants.verify_mounts()
+
+    assert host.violation == f"/config of container web of pod c has files of two versions: {files}"
 
 
 # --- restart policies
@@ -531,6 +561,22 @@ def test_pod_whose_containers_do_not_exit_on_their_own_has_to_run(host):
     host.add("c", phase="Pending")
 
     assert_differs(host, "pod c has the phase Pending after a time without faults")
+
+
+def test_volume_that_does_not_match_its_config_map_differs(host, tmp_path):
+    config = {"volumes": [{"name": "data"}, {"name": "config", "configMap": {"name": "m"}}]}
+    running_pod(host, spec=config)
+    (container,) = host.runtime.running()
+    container.config.mounts.append(cri.Mount(container_path="/config", host_path=str(tmp_path)))
+    assert host.invariants.verify_converged(final=True), "neither the config map nor a file exists"
+
+    host.server.objects[CONFIG_MAPS] = {("default", "m"): {"data": {"one": "2", "other": "2"}}}
+    assert_differs(host, "/config of container web of pod a contains {} instead of {'one': '2', 'other': '2'}")
+
+    host.invariants.violation = ""
+    for name in ("one", "other"):
+        (tmp_path / name).write_text("2")
+    assert host.invariants.verify_converged(final=True)
 
 
 def test_sandbox_of_a_deleted_pod_differs(host):
