@@ -131,7 +131,7 @@ class PodSyncer(Protocol):
         """Remove directories and cgroups of pods that are neither desired nor exist in the runtime.
 
         :param is_known: returns whether a pod is desired or exists in the runtime now, by its UID. Pods are added
-            meanwhile: call it for a directory or cgroup after that was found, not before.
+            concurrently: call it for a directory or cgroup after that was found, not before.
         :raises NodeAgentError: a directory or cgroup cannot be removed; logged and retried.
         """
         ...

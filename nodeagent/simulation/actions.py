@@ -12,7 +12,7 @@ from nodeagent.base.simulation.steps import Step
 from nodeagent.simulation.apiserver import CONFIG_MAPS, PODS, Rejection
 from nodeagent.simulation.config_volumes import MOUNT_PATH, config_data, config_volume
 from nodeagent.simulation.invariants import Invariants
-from nodeagent.simulation.node import DEVICE, NODE, Node
+from nodeagent.simulation.node import DEVICE, MAX_PIDS, NODE, Node
 from nodeagent.simulation.runtime import Container
 
 NAMESPACE = "default"
@@ -42,6 +42,7 @@ class Actions:
         node.runtime.failing.clear()
         node.runtime.network_ready = True
         node.runtime_latency.factor = 1.0
+        node.host.press(pids=0)
         node.disk.full = node.unruly.raises = node.unruly.hangs = False
         node.loop.crash_at, node.loop.thread_factor = None, 1.0
         node.trace.add("calm")
@@ -249,6 +250,12 @@ class Actions:
         loop = self._node.loop
         loop.thread_factor = factor
         self._after(seconds, lambda: setattr(loop, "thread_factor", 1.0))
+
+    def exhaust_pids(self, seconds: float) -> None:
+        host, now = self._node.host, self._node.loop.time()
+        host.press(pids=MAX_PIDS)
+        self._invariants.pressures.append((now, now + seconds))
+        self._after(seconds, lambda: host.press(pids=0))
 
     def disturb_plugin(self, hangs: bool, seconds: float) -> None:
         name, plugin = "hangs" if hangs else "raises", self._node.unruly

@@ -15,10 +15,12 @@ from nodeagent.simulation.transport import Receiver
 
 INFORMED_SECONDS = 2.0
 """Time after which the agent must act on the deletion of a pod that it was informed of."""
+EVICTED_SECONDS = 30.0
+"""Time after the end of a pressure in which pods may be stopped because of it."""
 _FINISHED = ("Succeeded", "Failed")
 _MIRROR = "kubernetes.io/config.mirror"
-_REJECTED = "UnexpectedAdmissionError"
-"""Reason of a pod whose admission ended with an error of a plugin."""
+_REJECTED = ("UnexpectedAdmissionError", "Evicted")
+"""Reasons of a pod whose admission ended with an error of a plugin, or that was rejected or evicted under pressure."""
 
 
 class Violation(Exception):
@@ -29,12 +31,14 @@ class Invariants(Observer, Receiver):
     """Observer of a node that raises nothing, but records the first violation.
 
     :ivar forced: UIDs of pods that a user has deleted without a grace period.
+    :ivar pressures: start and end of the times at which pods are evicted.
     """
 
     def __init__(self, node: Node) -> None:
         self._node = node
         self.violation = ""
         self.forced: set[str] = set()
+        self.pressures: list[tuple[float, float]] = []
         self.checked = 0
         self._informed: dict[str, float] = {}
         """Time at which the agent was informed that a pod no longer exists, by UID."""
@@ -135,8 +139,8 @@ class Invariants(Observer, Receiver):
         self._verify(cause != "removed", f"container {name} of pod {uid} is removed while it runs")
         if cause == "sandbox" and container.sandbox.stop_outlived_client:
             return  # The agent that started the container cannot track the call of the crashed one.
-        grace = self._grace(uid)
         since = container.requested_at
+        grace = self._grace(uid, since)
         lasted = 0.0 if since is None else self._node.loop.time() - since
         hook = bool(self._hooks(uid))
         self._verify(
@@ -178,7 +182,10 @@ class Invariants(Observer, Receiver):
             self._verify(count >= known, f"restart count of {key} decreases from {known} to {count}")
             self._restarts[key] = count
 
-    def _grace(self, uid: str) -> int:
+    def _grace(self, uid: str, since: float | None) -> int:
+        """Return the grace period of a pod that is stopped at a time; that of an evicted one is shorter."""
+        if since is not None and any(start <= since <= end + EVICTED_SECONDS for start, end in self.pressures):
+            return 1
         return self._graces.get(uid, 5)  # That of static pods.
 
     def _hooks(self, uid: str) -> list[Any]:
@@ -232,7 +239,7 @@ class Invariants(Observer, Receiver):
         }
         for name in static:
             # As by the kubelet, a static pod that was rejected is not admitted again while the agent runs.
-            rejected = mirrors.get(name, {}).get("reason") == _REJECTED
+            rejected = mirrors.get(name, {}).get("reason") in _REJECTED
             self._expect(rejected or name in names, f"static pod {name} does not run")
         self._expect(
             mirrors.keys() == static, f"mirror pods {sorted(mirrors)} do not match the static pods {sorted(static)}"

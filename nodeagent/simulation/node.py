@@ -25,6 +25,7 @@ from nodeagent.base.simulation.disk import SimulatedDisk
 from nodeagent.base.simulation.latency import Latency
 from nodeagent.base.simulation.loop import PROCESS, SimulatedLoop
 from nodeagent.base.simulation.trace import Trace
+from nodeagent.contracts.stats import NodeUsage
 from nodeagent.node import status_inputs
 from nodeagent.node.root_directory import prepare_root
 from nodeagent.plugin_settings import PluginConfig
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 NODE = "node-1"
 DEVICE = "simulated.test/device"
 _CPUS = 2
+MAX_PIDS = 1000
 PLUGINS = frozenset(
     {
         "claims",
@@ -48,6 +50,7 @@ PLUGINS = frozenset(
         "cri",
         "devices",
         "event_recorder",
+        "eviction",
         "image_pull",
         "object_reader",
         "pod_admission",
@@ -67,6 +70,11 @@ class Host:
 
     def __init__(self) -> None:
         self.cgroups, self.stats = FakeCgroups(), FakeStats()
+        self.press(pids=0)
+
+    def press(self, *, pids: int) -> None:
+        """Set the number of processes of the node."""
+        self.stats.node_usage = NodeUsage(start_time=0, max_pids=MAX_PIDS, current_pids=pids)
 
     @hookimpl
     def nodeagent_provide_cgroups(self) -> FakeCgroups:
@@ -243,5 +251,6 @@ def _configuration(directory: Path) -> Loaded:
         "fail_swap_on": False,
         "content_type": "application/json",
         "static_pod_path": str(directory / "manifests"),
+        "eviction_hard": {"pid.available": "10%"},
     }
     return replace(loaded, config=msgspec.structs.replace(loaded.config, **changed))

@@ -176,6 +176,7 @@ _KINDS: dict[str, tuple[float, Callable[[random.Random], dict[str, Any]]]] = {
     "lose_network": (0.4, _seconds),
     "fill_disk": (0.7, _seconds),
     "slow_disk": (0.7, _slow_threads),
+    "exhaust_pids": (0.5, _seconds),
     "disturb_plugin": (0.7, _disturb),
     "jump_clock": (0.4, _jump),
 }

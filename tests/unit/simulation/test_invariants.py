@@ -363,6 +363,18 @@ def test_kill_of_a_pod_that_is_deleted_by_force_or_has_a_hook_is_permitted(host)
     assert host.violation == ""
 
 
+@pytest.mark.parametrize(("requested_at", "permitted"), [(99.9, False), (100.0, True), (150.0, True), (150.1, False)])
+def test_kill_of_an_evicted_pod_is_permitted_after_a_second(host, requested_at, permitted):
+    host.add("a", grace=30)
+    host.invariants.pressures.append((100.0, 120.0))
+    container = host.start(host.container(host.sandbox("a")))
+    container.requested_at, host.loop.now = requested_at, requested_at + 1.0
+
+    host.end(container, "killed")
+
+    assert (host.violation == "") == permitted
+
+
 def test_end_of_a_sandbox_whose_stop_outlived_the_agent_is_permitted(host):
     host.add("a")
     container = host.start(host.container(host.sandbox("a")))
@@ -591,8 +603,9 @@ def test_static_pod_that_does_not_run_differs(host):
     assert_differs(host, "static pod s does not run")
 
 
-def test_static_pod_that_a_plugin_rejected_need_not_run(host):
-    static_pod(host, status={"reason": "UnexpectedAdmissionError"})
+@pytest.mark.parametrize("reason", ["UnexpectedAdmissionError", "Evicted"])
+def test_static_pod_that_was_rejected_or_evicted_need_not_run(host, reason):
+    static_pod(host, status={"reason": reason})
 
     assert host.invariants.verify_converged(final=True)
 

@@ -10,6 +10,7 @@ import pytest
 from apiserver_stub.simulation.history import StoreHistory
 from apiserver_stub.storage.collection import Collection
 from apiserver_stub.storage.record import Change, Record
+from tests.unit.apiserver_stub.simulation.stored import Stored
 
 
 class Harness:
@@ -92,3 +93,32 @@ def test_failed_batch_may_appear_unless_a_later_one_was_written(
     harness.restart(2, 3, 4, *later)
 
     assert len(harness.violations) == violations
+
+
+@pytest.mark.parametrize(("content", "violations"), [(b'{"metadata": {}, "x": 1}', 0), (b'{"metadata":{},"x":2}', 1)])
+def test_other_content_after_a_restart_is_a_violation(harness: Harness, content: bytes, violations: int) -> None:
+    write = Change("ADDED", Record("ns/a", 2, b'{"metadata":{},"x":1}'), None)
+    harness.history.published([SimpleNamespace(collection="c", change=write)])
+    collection = Collection("c", 0)
+    collection.load(Record("ns/a", 2, content))
+    store: Any = SimpleNamespace(_collections={"c": collection}, collection=lambda _: collection, revision=2)
+    harness.history.loaded(store)
+
+    assert len(harness.violations) == violations
+
+
+def test_versions_are_the_states_between_two_revisions() -> None:
+    stored = Stored()
+    for number in range(4):
+        stored.put("c", "ns/a", number=number)
+    stored.put("c", "ns/b", number=9)
+    stored.delete("c", "ns/a")
+
+    def numbers(first: int, last: int) -> list[int | None]:
+        versions = stored.invariants.history.versions("c", "ns/a", first, last)
+        return [None if entry is None else entry.object()["number"] for entry in versions]
+
+    assert numbers(0, 1) == [None, 0]
+    assert numbers(1, 3) == [0, 1, 2]
+    assert numbers(4, 5) == [3]
+    assert numbers(5, 6) == [3, None]

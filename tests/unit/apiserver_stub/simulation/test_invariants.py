@@ -160,6 +160,17 @@ def test_finished_pods_do_not_count(stored: Stored, phase: str) -> None:
     assert stored.violation == ""
 
 
+def test_time_of_a_quota_starts_again_with_another_one_of_its_name(stored: Stored) -> None:
+    limit_pods(stored, 1)
+    fill(stored)
+    stored.delete(QUOTAS, "ns/q")
+    stored.put(QUOTAS, "ns/q", {"uid": "second"}, spec={"hard": {"pods": "0"}})
+
+    stored.put(PODS, "ns/a")
+
+    assert stored.violation == ""
+
+
 def test_requests_that_were_admitted_before_the_quota_are_permitted(stored: Stored) -> None:
     limit_pods(stored, 0)
     stored.put(PODS, "ns/a")
