@@ -39,6 +39,13 @@ def main() -> int:
         help="time without requests before memory is measured; 0: only that at the start (default: 660 if there are "
         "several batches, so that history is compacted and free memory is returned, else 0)",
     )
+    parser.add_argument(
+        "--warm-up",
+        type=int,
+        default=1,
+        metavar="N",
+        help="batches before the initial memory of a server in use is measured (default: 1)",
+    )
     parser.add_argument("--failures", type=Path, metavar="FILE", help="append failed requests to FILE, one per line")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="first send the requests in FILE")
     parser.add_argument("--dir", type=Path, metavar="DIR", help="directory of the server, kept (default: temporary)")
@@ -67,6 +74,7 @@ def main() -> int:
             batch=options.batch,
             connections=options.connections,
             settle_seconds=_settle_seconds(options),
+            warm_up_batches=options.warm_up,
             stopped=lambda: bool(signals),
             replay=[FuzzRequest.from_json(line) for line in replay],
             progress=lambda text: print(f"{time.monotonic() - started:.0f} s: {text}", flush=True),

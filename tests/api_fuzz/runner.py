@@ -221,6 +221,7 @@ def run(
     batch: int,
     connections: int,
     settle_seconds: float = 0.0,
+    warm_up_batches: int = 1,
     replay: Sequence[FuzzRequest] = (),
     stopped: Callable[[], bool] = lambda: False,
     progress: Callable[[str], None] = lambda _: None,
@@ -230,6 +231,7 @@ def run(
 
     :param stopped: return whether to send no further requests; checked after each batch.
     :param settle_seconds: time until the memory of deleted objects is released; 0: only the initial memory is measured.
+    :param warm_up_batches: number of batches before the initial memory of a server in use is measured.
     """
     fuzzer = Fuzzer(directory, connections=connections, failed=failed)
     fuzzer.start()
@@ -242,10 +244,11 @@ def run(
             fuzzer.send(enumerate(warm_up(fuzzer.catalog)), connections=1)
             fuzzer.clean_up()
             measure_usage("each kind used once")
-            fuzzer.send(fuzzer.requests(seed, range(numbers.stop, numbers.stop + batch)))
-            fuzzer.clean_up()
+            for start in range(numbers.stop, numbers.stop + warm_up_batches * batch, batch):
+                fuzzer.send(fuzzer.requests(seed, range(start, start + batch)))
+                fuzzer.clean_up()
             time.sleep(settle_seconds)
-            measure_usage("initial, after one batch")
+            measure_usage(f"initial, after {warm_up_batches * batch} requests")
         for start in range(0, max(1, len(numbers)), batch):
             generated = fuzzer.requests(seed, numbers[start : start + batch])
             fuzzer.send(itertools.chain(enumerate(replay) if not start else (), generated))
