@@ -166,6 +166,25 @@ async def test_port_forwards_over_websockets_are_tunneled_by_the_rules(
     assert backend.request.headers["Upgrade"] == ("SPDY/3.1" if tunneled else headers["Upgrade"])
 
 
+@pytest.mark.parametrize(("protocol", "accepted"), [("portforward.k8s.io", True), ("v4.channel.k8s.io", False)])
+async def test_agent_must_support_the_protocol_of_a_tunnel(
+    monkeypatch: pytest.MonkeyPatch, protocol: str, accepted: bool
+) -> None:
+    monkeypatch.setattr(websocket, "_CLOSE_SECONDS", 0)
+    fields = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1", "X-Stream-Protocol-Version": protocol}
+    async with serving(reply("101 Switching Protocols", **fields), closes=True) as backend:
+        store = store_of(pods=[pod()], nodes=[node()])
+        stream = stream_to(backend, store, f"{PATH}/portforward", "GET", TUNNEL)
+        if accepted:
+            assert await pods.port_forward(stream, rules=WebSocketRules(tunnels_ports=True)) is None
+        else:
+            with pytest.raises(ApiError, match="does not support") as error:
+                await pods.port_forward(stream, rules=WebSocketRules(tunnels_ports=True))
+            assert error.value.code == 502
+
+    assert stream.started is accepted
+
+
 @pytest.mark.parametrize(
     ("name", "ports", "dialed"),
     [

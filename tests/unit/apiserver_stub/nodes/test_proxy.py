@@ -105,6 +105,15 @@ OBJECTS: dict[str, Any] = {
             ],
         },
         {"metadata": {"name": "empty", "namespace": "proxy"}},
+        {
+            "metadata": {"name": "foreign", "namespace": "proxy"},
+            "subsets": [
+                {
+                    "ports": PORTS,
+                    "addresses": [{"ip": "192.0.2.8", "targetRef": {"name": "own", "namespace": "other"}}],
+                }
+            ],
+        },
     ],
 }
 
@@ -157,6 +166,7 @@ async def test_only_addresses_of_own_pods_are_selected(monkeypatch: pytest.Monke
         ("external:80", 503, 'no service port 80 found for service "external"'),
         ("proxy:ssh", 503, 'no endpoints available for service "proxy:ssh"'),
         ("empty", 503, 'no endpoints available for service "empty"'),
+        ("foreign", 503, 'no endpoints available for service "foreign"'),
         ("x:proxy:1", 400, 'invalid service request "x:proxy:1"'),
     ],
 )

@@ -64,9 +64,15 @@ async def test_request_is_forwarded_with_its_body_and_without_credentials() -> N
         "content-type": "text/x",
         "x-own": "1",
     }
-    assert (http.status, http.sent, http.completed) == (201, b"done", True)
+    assert (http.status, http.reason, http.sent, http.completed) == (201, "Created", b"done", True)
     fields = {"Content-Length": "4", "Content-Type": "text/y", "X-Theirs": "2"}
     assert dict(http.sent_headers) == fields
+
+
+async def test_response_without_a_reason_is_returned() -> None:
+    _, http, _ = await relayed(reply("200 "))
+
+    assert (http.status, http.reason) == (200, "")
 
 
 async def test_request_without_a_body_has_no_length() -> None:

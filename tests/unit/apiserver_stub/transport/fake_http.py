@@ -20,6 +20,7 @@ class FakeHttpRequest(HttpRequest):
         super().__init__(method, target, (1, 1), fields, remote="192.0.2.1", tls=None)
         self.content = content
         self.status = 0
+        self.reason = ""
         self.sent_headers: CIMultiDict[str] = CIMultiDict()
         self.sent = b""
         self.completed = self.closes = False
@@ -44,7 +45,7 @@ class FakeHttpRequest(HttpRequest):
 
     def start(self, status: int, headers: Headers, *, reason: str = "", may_stall: bool = False) -> ResponseStream:
         assert not self.status
-        self.status, self.sent_headers = status, CIMultiDict(headers)
+        self.status, self.reason, self.sent_headers = status, reason, CIMultiDict(headers)
         return _Recorder(self)
 
     def close_after_response(self) -> None:
