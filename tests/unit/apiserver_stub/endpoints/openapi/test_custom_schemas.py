@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
 from apiserver_stub.endpoints import openapi
@@ -29,6 +30,7 @@ SPEC: dict[str, Any] = {
 }
 
 
+@cache
 def documents() -> dict[str, Any]:
     """Return the documents of a server with a custom kind, by name."""
     schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": SPEC}}}
@@ -55,12 +57,12 @@ def documents() -> dict[str, Any]:
     return {name: json.loads(body) for name, body in openapi._build(registry, Identity()).items()}
 
 
-DOCUMENTS = documents()
-V3 = DOCUMENTS["apis/example.com/v1"]
+def version_3() -> Any:
+    return documents()["apis/example.com/v1"]
 
 
 def test_version_3_contains_the_schema_of_the_definition() -> None:
-    found = V3["components"]["schemas"]["com.example.v1.Widget"]
+    found = version_3()["components"]["schemas"]["com.example.v1.Widget"]
 
     assert found["x-kubernetes-group-version-kind"] == [{"group": "example.com", "kind": "Widget", "version": "v1"}]
     spec = found["properties"]["spec"]
@@ -71,25 +73,25 @@ def test_version_3_contains_the_schema_of_the_definition() -> None:
 
 
 def test_version_2_omits_unsupported_fields() -> None:
-    found = DOCUMENTS[""]["definitions"]["com.example.v1.Widget"]["properties"]["spec"]["properties"]
+    found = documents()[""]["definitions"]["com.example.v1.Widget"]["properties"]["spec"]["properties"]
 
     assert found["size"] == {"type": "integer", "minimum": 1, "multipleOf": 1}
     assert (found["maybe"], found["port"]) == ({}, {"x-kubernetes-int-or-string": True})
     assert found["open"] == {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    assert "ConfigMap" in str(DOCUMENTS[""]["definitions"].keys())
+    assert "ConfigMap" in str(documents()[""]["definitions"].keys())
 
 
 def test_lists_have_the_kind_of_the_definition() -> None:
     path = "/apis/example.com/v1/namespaces/{namespace}/widgets"
 
-    for kind, schemas in (("v3", V3["components"]["schemas"]), ("v2", DOCUMENTS[""]["definitions"])):
+    for kind, schemas in (("v3", version_3()["components"]["schemas"]), ("v2", documents()[""]["definitions"])):
         assert schemas["com.example.v1.Widgets"]["required"] == ["items"], kind
-    result = V3["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    result = version_3()["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
     assert result == {"$ref": "#/components/schemas/com.example.v1.Widgets"}
 
 
 def test_documents_have_a_protobuf_form() -> None:
-    message = pb3.Document.FromString(protobuf_v3.encode(V3))
+    message = pb3.Document.FromString(protobuf_v3.encode(version_3()))
 
     schemas = {item.name: item.value.schema for item in message.components.schemas.additional_properties}
     (spec,) = (
@@ -99,4 +101,4 @@ def test_documents_have_a_protobuf_form() -> None:
     )
     found = {item.name: item.value.schema for item in spec.properties.additional_properties}
     assert (found["size"].default.number, found["maybe"].default.string, found["on"].default.boolean) == (3, "x", True)
-    assert protobuf.encode(DOCUMENTS[""])
+    assert protobuf.encode(documents()[""])

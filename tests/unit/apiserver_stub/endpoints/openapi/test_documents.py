@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from functools import cache
 from typing import Any
 
 import msgspec
@@ -19,15 +18,9 @@ from apiserver_stub.endpoints import openapi
 from apiserver_stub.options import Options
 from apiserver_stub.server.kinds import build_registry
 from nodeagent.base.identity import Identity
-from nodeagent.base.release import OLDEST, Release
+from nodeagent.base.release import Release
 
-
-@cache
-def built_at(minor: int, *, enums: bool = True) -> Mapping[str, bytes]:
-    return openapi._build(build_registry(Options()), Identity(), Release(1, minor), enums=enums)
-
-
-DOCUMENTS = {name: msgspec.json.decode(body) for name, body in built_at(OLDEST.minor).items()}
+from .published import META, built_at, documents, schemas_at
 
 
 def references(value: Any) -> Iterator[str]:
@@ -42,32 +35,31 @@ def references(value: Any) -> Iterator[str]:
             yield from references(item)
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_references_resolve(name: str) -> None:
-    document = DOCUMENTS[name]
-    found = set(references(document))
+def test_references_resolve() -> None:
+    for name, document in documents().items():
+        found = set(references(document))
 
-    assert found or name in ("openid/v1/jwks", ".well-known/openid-configuration")
-    for reference in found:
-        location: Any = document
-        for part in reference.removeprefix("#/").split("/"):
-            location = location[part]
+        assert found or name in ("openid/v1/jwks", ".well-known/openid-configuration")
+        for reference in found:
+            location: Any = document
+            for part in reference.removeprefix("#/").split("/"):
+                location = location[part]
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_operation_ids_are_unique(name: str) -> None:
-    operations = [
-        operation["operationId"]
-        for item in DOCUMENTS[name]["paths"].values()
-        for method, operation in item.items()
-        if method != "parameters"
-    ]
+def test_operation_ids_are_unique() -> None:
+    for name, document in documents().items():
+        operations = [
+            operation["operationId"]
+            for item in document["paths"].values()
+            for method, operation in item.items()
+            if method != "parameters"
+        ]
 
-    assert sorted(operations) == sorted(set(operations))
+        assert sorted(operations) == sorted(set(operations)), name
 
 
 def test_events_group_has_operations_with_parameters() -> None:
-    paths = DOCUMENTS["apis/events.k8s.io/v1"]["paths"]
+    paths = documents()["apis/events.k8s.io/v1"]["paths"]
     root = "/apis/events.k8s.io/v1"
 
     assert {
@@ -84,11 +76,6 @@ def test_events_group_has_operations_with_parameters() -> None:
     patch = paths[f"{root}/namespaces/{{namespace}}/events/{{name}}"]["patch"]
     assert {item["name"] for item in patch["parameters"]} == {"dryRun", "fieldManager", "fieldValidation", "force"}
     assert patch["x-kubernetes-group-version-kind"] == {"group": "events.k8s.io", "kind": "Event", "version": "v1"}
-
-
-def schemas_at(minor: int, *, enums: bool = True, name: str = "api/v1") -> Any:
-    document = msgspec.json.decode(built_at(minor, enums=enums)[name])
-    return document["components"]["schemas"] if name else document["definitions"]
 
 
 def test_lists_have_merge_annotations() -> None:
@@ -252,7 +239,7 @@ def test_values_of_two_types_are_alternatives_in_version_3() -> None:
         "format": "int-or-string",
         "oneOf": [{"type": "integer"}, {"type": "string"}],
     }
-    definition = DOCUMENTS[""]["definitions"][name]
+    definition = documents()[""]["definitions"][name]
     assert (definition["type"], definition["format"]) == ("string", "int-or-string")
 
 
@@ -275,7 +262,7 @@ def test_values_of_two_types_are_alternatives_in_version_3() -> None:
     ],
 )
 def test_operation_ids_are_those_of_kubernetes(path: str, method: str, name: str) -> None:
-    operation = DOCUMENTS[""]["paths"][path][method]
+    operation = documents()[""]["paths"][path][method]
 
     assert operation["operationId"] == name
     assert operation["schemes"] == ["https"] and operation["produces"] and operation["consumes"]
@@ -292,7 +279,7 @@ def test_operation_ids_are_those_of_kubernetes(path: str, method: str, name: str
     ],
 )
 def test_streams_have_query_parameters(subresource: str, expected: set[str]) -> None:
-    item = DOCUMENTS["api/v1"]["paths"][f"/api/v1/namespaces/{{namespace}}/pods/{{name}}/{subresource}"]
+    item = documents()["api/v1"]["paths"][f"/api/v1/namespaces/{{namespace}}/pods/{{name}}/{subresource}"]
     found = {parameter["name"] for parameter in item["parameters"] if parameter["in"] == "query"}
 
     assert found - {"insecureSkipTLSVerifyBackend"} == expected
@@ -300,23 +287,22 @@ def test_streams_have_query_parameters(subresource: str, expected: set[str]) -> 
 
 
 def test_operations_have_tags_and_the_documents_security_schemes() -> None:
-    core, roles = DOCUMENTS["api/v1"], DOCUMENTS["apis/rbac.authorization.k8s.io/v1"]
+    core, roles = documents()["api/v1"], documents()["apis/rbac.authorization.k8s.io/v1"]
 
     assert core["paths"]["/api/v1/pods"]["get"]["tags"] == ["core_v1"]
     assert roles["paths"]["/apis/rbac.authorization.k8s.io/v1/roles"]["get"]["tags"] == ["rbacAuthorization_v1"]
-    assert core["components"]["securitySchemes"].keys() == DOCUMENTS[""]["securityDefinitions"].keys()
-    assert DOCUMENTS[""]["security"] == [{"BearerToken": []}]
+    assert core["components"]["securitySchemes"].keys() == documents()[""]["securityDefinitions"].keys()
+    assert documents()[""]["security"] == [{"BearerToken": []}]
     assert "security" not in core
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_every_field_has_a_description(name: str) -> None:
-    document = DOCUMENTS[name]
-    schemas = document["definitions"] if not name else document["components"].get("schemas", {})
+def test_every_field_has_a_description() -> None:
+    for name, document in documents().items():
+        schemas = document["definitions"] if not name else document["components"].get("schemas", {})
 
-    for schema, content in schemas.items():
-        for field, properties in content.get("properties", {}).items():
-            assert properties["description"].endswith("."), (schema, field)
+        for schema, content in schemas.items():
+            for field, properties in content.get("properties", {}).items():
+                assert properties["description"].endswith("."), (name, schema, field)
 
 
 @pytest.mark.parametrize(
@@ -352,7 +338,7 @@ async def test_version_3_is_sent_as_json_or_protobuf(accept: str, content_type: 
     ],
 )
 def test_deprecated_watch_paths_are_published(path: str, name: str, action: str) -> None:
-    operation = DOCUMENTS["api/v1"]["paths"][path]["get"]
+    operation = documents()["api/v1"]["paths"][path]["get"]
 
     assert (operation["operationId"], operation["x-kubernetes-action"]) == (name, action)
     content = operation["responses"]["200"]["content"]
@@ -372,19 +358,19 @@ def test_deprecated_watch_paths_are_published(path: str, name: str, action: str)
     ],
 )
 def test_discovery_and_version_are_published(name: str, path: str, operation: str, schema: str) -> None:
-    found = DOCUMENTS[name]["paths"][path]["get"]
+    found = documents()[name]["paths"][path]["get"]
 
-    assert found["operationId"] == DOCUMENTS[""]["paths"][path]["get"]["operationId"] == operation
+    assert found["operationId"] == documents()[""]["paths"][path]["get"]["operationId"] == operation
     reference = found["responses"]["200"]["content"]["application/json"]["schema"]["$ref"]
     assert reference == f"#/components/schemas/io.k8s.apimachinery.pkg.{schema}"
 
 
 def test_issuer_of_tokens_is_published() -> None:
-    paths = DOCUMENTS[""]["paths"]
+    paths = documents()[""]["paths"]
 
     assert paths["/.well-known/openid-configuration/"]["get"]["produces"] == ["application/json"]
     assert paths["/openid/v1/jwks/"]["get"]["produces"] == ["application/jwk-set+json"]
-    assert {"openid/v1/jwks", ".well-known/openid-configuration"} <= DOCUMENTS.keys()
+    assert {"openid/v1/jwks", ".well-known/openid-configuration"} <= documents().keys()
 
 
 @pytest.mark.parametrize(("minor", "name", "count"), [(29, "apis/apps/v1", 58), (36, "apis/apps/v1", 2), (36, "", 60)])
@@ -397,24 +383,24 @@ def test_options_of_deletions_are_a_kind_of_group_versions(minor: int, name: str
 
 
 def test_documents_contain_no_unused_schemas() -> None:
-    schemas = DOCUMENTS["apis/authentication.k8s.io/v1"]["components"]["schemas"]
+    schemas = documents()["apis/authentication.k8s.io/v1"]["components"]["schemas"]
 
     assert not any(name.endswith((".DeleteOptions", ".Patch", ".Status")) for name in schemas)
 
 
 def test_bodies_of_requests_have_any_type_only_in_version_2() -> None:
-    item = DOCUMENTS[""]["paths"]["/api/v1/nodes/{name}"]
+    item = documents()[""]["paths"]["/api/v1/nodes/{name}"]
 
     assert item["put"]["consumes"] == item["delete"]["consumes"] == ["*/*"]
-    bodies = DOCUMENTS["api/v1"]["paths"]["/api/v1/nodes/{name}"]
+    bodies = documents()["api/v1"]["paths"]["/api/v1/nodes/{name}"]
     assert "application/json" in bodies["put"]["requestBody"]["content"]
     assert "application/apply-patch+yaml" in item["patch"]["consumes"]
     assert item["put"]["responses"]["201"]["description"] == "Created"
 
 
 def test_untyped_values_have_named_schemas() -> None:
-    revision = DOCUMENTS[""]["definitions"]["io.k8s.api.apps.v1.ControllerRevision"]["properties"]["data"]
-    profile = DOCUMENTS[""]["definitions"]["io.k8s.api.core.v1.SeccompProfile"]
+    revision = documents()[""]["definitions"]["io.k8s.api.apps.v1.ControllerRevision"]["properties"]["data"]
+    profile = documents()[""]["definitions"]["io.k8s.api.core.v1.SeccompProfile"]
 
     assert revision["$ref"] == "#/definitions/io.k8s.apimachinery.pkg.runtime.RawExtension"
     assert profile["x-kubernetes-unions"] == [
@@ -485,3 +471,123 @@ def test_states_of_allocated_resources_have_separate_owners() -> None:
     status = schemas_at(36)["io.k8s.api.core.v1.PersistentVolumeClaimStatus"]["properties"]
 
     assert status["allocatedResourceStatuses"]["x-kubernetes-map-type"] == "granular"
+
+
+QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+NUMBER_OR_TEXT = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "early", "late"),
+    [
+        ("Secret", "data", {"type": "object", "additionalProperties": {"type": "string", "format": "byte"}}, {}),
+        ("ConfigMap", "data", {"type": "object", "additionalProperties": {"type": "string"}}, {}),
+        ("ContainerPort", "containerPort", {"type": "integer", "format": "int32"}, {}),
+        ("PodSpec", "activeDeadlineSeconds", {"type": "integer", "format": "int64"}, {}),
+        ("Container", "tty", {"type": "boolean"}, {}),
+        ("HTTPGetAction", "port", {"$ref": NUMBER_OR_TEXT}, {}),
+        ("PodStatus", "startTime", {"$ref": f"{META}Time"}, {}),
+        ("Probe", "httpGet", {"$ref": "io.k8s.api.core.v1.HTTPGetAction"}, {}),
+        (
+            "ResourceRequirements",
+            "limits",
+            {"type": "object", "additionalProperties": {"$ref": QUANTITY}},
+            {},
+        ),
+        (
+            "Container",
+            "command",
+            {"type": "array", "items": {"type": "string"}},
+            {"x-kubernetes-list-type": "atomic"},
+        ),
+        (
+            "NodeStatus",
+            "images",
+            {"type": "array", "items": {"$ref": "io.k8s.api.core.v1.ContainerImage"}},
+            {"x-kubernetes-list-type": "atomic"},
+        ),
+        (
+            "PersistentVolumeClaimStatus",
+            "conditions",
+            {
+                "type": "array",
+                "items": {"$ref": "io.k8s.api.core.v1.PersistentVolumeClaimCondition"},
+                "x-kubernetes-patch-strategy": "merge",
+                "x-kubernetes-patch-merge-key": "type",
+            },
+            {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+        ),
+        (
+            "ServiceSpec",
+            "clusterIPs",
+            {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "atomic"},
+            {},
+        ),
+    ],
+)
+def test_types_of_fields_are_stated(kind: str, field: str, early: Any, late: Any) -> None:
+    def plain(value: Any) -> Any:
+        """Return *value* with names as references, without descriptions and defaults."""
+        if not isinstance(value, dict):
+            return value
+        if "allOf" in value:
+            (value,) = value["allOf"]
+        kept = {name: plain(item) for name, item in value.items() if name not in ("description", "default")}
+        return {**kept, "$ref": kept["$ref"].rpartition("/")[2]} if "$ref" in kept else kept
+
+    for minor, expected in ((29, early), (36, {**early, **late})):
+        for name in ("", "api/v1"):
+            found = schemas_at(minor, name=name)[f"io.k8s.api.core.v1.{kind}"]["properties"][field]
+            assert plain(found) == expected, (minor, name)
+
+
+def test_values_of_several_types_are_stated_by_version() -> None:
+    for name, two, three in (
+        (QUANTITY, {"type": "string"}, {"oneOf": [{"type": "string"}, {"type": "number"}]}),
+        (
+            NUMBER_OR_TEXT,
+            {"type": "string", "format": "int-or-string"},
+            {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]},
+        ),
+        (f"{META}Time", *[{"type": "string", "format": "date-time"}] * 2),
+    ):
+        for document, expected in (("", two), ("api/v1", three)):
+            found = dict(schemas_at(29, name=document)[name])
+            assert found.pop("description").endswith(".")
+            assert found == expected, (name, document)
+
+
+def test_only_kinds_and_lists_have_group_and_version() -> None:
+    schemas = schemas_at(29, name="")
+    kinds = {name: item.get("x-kubernetes-group-version-kind") for name, item in schemas.items()}
+
+    assert kinds["io.k8s.api.core.v1.Node"] == [{"group": "", "kind": "Node", "version": "v1"}]
+    assert kinds["io.k8s.api.core.v1.NodeList"] == [{"group": "", "kind": "NodeList", "version": "v1"}]
+    assert kinds[f"{META}Status"] == [{"group": "", "kind": "Status", "version": "v1"}]
+    for name in ("io.k8s.api.core.v1.NodeSpec", "io.k8s.api.core.v1.PodTemplateSpec", f"{META}ObjectMeta"):
+        assert kinds[name] is None
+    for name in ("DeleteOptions", "WatchEvent"):
+        assert {"group": "apps", "kind": name, "version": "v1beta2"} in (kinds[META + name] or ())
+    assert schemas["io.k8s.api.core.v1.NodeList"]["required"] == ["items"]
+    assert schemas[f"{META}WatchEvent"]["required"] == ["type", "object"]
+    assert {"type", "properties"}.isdisjoint(schemas[f"{META}Patch"]) is False
+
+
+@pytest.mark.parametrize(
+    ("minor", "present", "absent"),
+    [
+        (30, ["autoscaling/v2beta2", "networking.k8s.io/v1alpha1", "resource.k8s.io/v1alpha2"], ["resource.k8s.io/v1"]),
+        (31, ["resource.k8s.io/v1alpha3"], ["resource.k8s.io/v1alpha2", "resource.k8s.io/v1beta1"]),
+        (33, ["autoscaling/v2beta1", "resource.k8s.io/v1beta2"], ["resource.k8s.io/v1"]),
+        (34, ["resource.k8s.io/v1", "scheduling.k8s.io/v1alpha1"], ["autoscaling/v2beta1"]),
+        (36, ["scheduling.k8s.io/v1alpha2", "storagemigration.k8s.io/v1beta1"], ["scheduling.k8s.io/v1alpha1"]),
+    ],
+)
+def test_options_are_kinds_of_the_group_versions_of_the_release(
+    minor: int, present: list[str], absent: list[str]
+) -> None:
+    kinds = schemas_at(minor, name="")[f"{META}DeleteOptions"]["x-kubernetes-group-version-kind"]
+    found = {f"{item['group']}/{item['version']}" for item in kinds}
+
+    assert found.issuperset(present)
+    assert found.isdisjoint(absent)
