@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.aggregation.remotes import Remotes
+from apiserver_stub.aggregation.remotes import Discovered, Remotes
 from apiserver_stub.apimachinery import version as reported
 from apiserver_stub.apimachinery.media import PLAIN, PRETTY, Format
 from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
@@ -18,11 +18,13 @@ from apiserver_stub.endpoints.issuer_discovery import IssuerDiscovery
 from apiserver_stub.feature_gates import build_gates
 from apiserver_stub.options import parse
 from apiserver_stub.pipeline.dispatch import Dispatcher
+from apiserver_stub.pipeline.error_responses import PlainNotFound
 from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.subresources import Handlers
 from apiserver_stub.transport.rendered import Rendered
 from nodeagent.base.identity import Identity
 from nodeagent.base.release import Release
+from tests.unit.apiserver_stub.aggregation.test_remotes import remote
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
 STABLE = AGGREGATED.replace("v2beta1", "v2")
@@ -39,6 +41,7 @@ async def send(
     method: str = "GET",
     format_: Format = PLAIN,
     settings: DiscoverySettings | None = None,
+    remotes: Remotes | None = None,
     **headers: str,
 ) -> Rendered:
     options = parse([])
@@ -46,7 +49,7 @@ async def send(
         issuer="https://issuer.example", keys=SimpleNamespace(published=(), max_age_seconds=60)
     )
     endpoints = [
-        Discovery(build_registry(options), Remotes(Identity()), address, settings or DiscoverySettings()),
+        Discovery(build_registry(options), remotes or Remotes(Identity()), address, settings or DiscoverySettings()),
         IssuerDiscovery(tokens, address, jwks_uri="", external_hostname=""),
     ]
     dispatcher = Dispatcher(SimpleNamespace(), Handlers(), endpoints, SimpleNamespace())
@@ -172,3 +175,176 @@ def test_version_names_the_oldest_compatible_release_since_1_33(minor: int, expe
 
     assert found.get("minCompatibilityMinor") == expected
     assert found.get("emulationMinor") == (str(minor) if expected else None)
+
+
+async def document(path: str, **options: Any) -> Any:
+    return json.loads((await send(path, **options)).pieces[0])
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/api", {"kind": "APIVersions", "versions": ["v1"]}),
+        ("/api/v1", {"kind": "APIResourceList", "groupVersion": "v1"}),
+        ("/apis/apps/v1", {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "apps/v1"}),
+        (
+            "/apis/autoscaling",
+            {
+                "kind": "APIGroup",
+                "apiVersion": "v1",
+                "name": "autoscaling",
+                "versions": [
+                    {"groupVersion": "autoscaling/v2", "version": "v2"},
+                    {"groupVersion": "autoscaling/v1", "version": "v1"},
+                ],
+                "preferredVersion": {"groupVersion": "autoscaling/v2", "version": "v2"},
+            },
+        ),
+    ],
+)
+async def test_document_states_its_kind_and_group(path: str, expected: Any) -> None:
+    found = await document(path)
+    lists = {"resources", "serverAddressByClientCIDRs"}
+
+    assert {name: value for name, value in found.items() if name not in lists} == expected
+
+
+async def test_clients_find_the_address_of_the_server() -> None:
+    addresses = (await document("/api"))["serverAddressByClientCIDRs"]
+
+    assert addresses == [{"clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1:6443"}]
+
+
+@pytest.mark.parametrize("path", ["/api/v2", "/api/v1/x/y", "/apis/apps/v2", "/apis/apps/v1/x/y"])
+async def test_unknown_version_of_a_group_is_not_found(path: str) -> None:
+    with pytest.raises(ApiError, match="could not find the requested resource") as error:
+        await send(path)
+
+    assert error.value.code == 404
+
+
+@pytest.mark.parametrize("path", ["/apis/unknown", "/apis/unknown/v1", "/other", "/versions"])
+async def test_paths_of_no_group_are_not_those_of_discovery(path: str) -> None:
+    with pytest.raises(PlainNotFound):
+        await send(path)
+
+
+async def test_resources_state_names_and_subresources() -> None:
+    found = {item["name"]: item for item in (await document("/api/v1"))["resources"]}
+    pods, node = found["pods"], found["nodes"]
+    pods.pop("storageVersionHash")
+
+    assert pods == {
+        "name": "pods",
+        "singularName": "pod",
+        "namespaced": True,
+        "kind": "Pod",
+        "verbs": ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
+        "shortNames": ["po"],
+        "categories": ["all"],
+    }
+    assert found["pods/eviction"] == {
+        "name": "pods/eviction",
+        "singularName": "",
+        "namespaced": True,
+        "kind": "Eviction",
+        "verbs": ["create"],
+        "group": "policy",
+        "version": "v1",
+    }
+    assert found["pods/status"] == {
+        "name": "pods/status",
+        "singularName": "",
+        "namespaced": True,
+        "kind": "Pod",
+        "verbs": ["get", "patch", "update"],
+    }
+    assert (node["namespaced"], "categories" in node) == (False, False)
+    assert "shortNames" not in found["bindings"]
+    without = await document("/api/v1", settings=DiscoverySettings(storage_hashes=False))
+    assert not any("storageVersionHash" in item for item in without["resources"])
+
+
+async def test_aggregated_document_states_names_and_subresources() -> None:
+    (group,) = (await document("/api", Accept=AGGREGATED))["items"]
+    (version,) = group["versions"]
+    found = {item["resource"]: item for item in version["resources"]}
+    pods = found["pods"]
+    subresources = {item["subresource"]: item for item in pods.pop("subresources")}
+
+    assert (version["version"], version["freshness"]) == ("v1", "Current")
+    assert pods == {
+        "resource": "pods",
+        "responseKind": {"group": "", "version": "", "kind": "Pod"},
+        "scope": "Namespaced",
+        "singularResource": "pod",
+        "verbs": ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
+        "shortNames": ["po"],
+        "categories": ["all"],
+    }
+    assert subresources["eviction"] == {
+        "subresource": "eviction",
+        "responseKind": {"group": "policy", "version": "v1", "kind": "Eviction"},
+        "verbs": ["create"],
+    }
+    assert subresources["status"]["responseKind"] == {"group": "", "version": "", "kind": "Pod"}
+    assert found["nodes"]["scope"] == "Cluster"
+    assert {"shortNames", "categories", "subresources"}.isdisjoint(found["bindings"])
+    groups = (await document("/apis", Accept=AGGREGATED))["items"]
+    assert {"apps", "batch"} <= {item["metadata"]["name"] for item in groups}
+    assert "" not in {item["metadata"].get("name", "") for item in groups}
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        (f"text/html,{AGGREGATED}", "APIGroupDiscoveryList"),
+        (AGGREGATED.replace("application/json", "*/*"), "APIGroupDiscoveryList"),
+        (f"application/json,{AGGREGATED}", "APIGroupList"),
+        (f"{AGGREGATED.replace('v2beta1', 'v3')},application/json", "APIGroupList"),
+        (f"{AGGREGATED.replace('apidiscovery', 'other')},application/json", "APIGroupList"),
+        (f"{AGGREGATED.replace('APIGroupDiscoveryList', 'Table')},application/json", "APIGroupList"),
+        ("application/json;as=APIGroupDiscoveryList;g=apidiscovery.k8s.io,application/json", "APIGroupList"),
+        ("", "APIGroupList"),
+    ],
+)
+async def test_first_supported_format_is_sent(accept: str, kind: str) -> None:
+    assert (await document("/apis", Accept=accept))["kind"] == kind
+
+
+@pytest.mark.parametrize(
+    ("path", "available"), [("/apis", True), ("/apis/apps", True), ("/api", False), ("/apis/apps/v1", False)]
+)
+async def test_any_application_type_is_supported_for_groups(path: str, available: bool) -> None:
+    if available:
+        assert (await send(path, Accept="application/*")).content_type == "application/json"
+        return
+    with pytest.raises(ApiError) as error:
+        await send(path, Accept="application/*")
+    assert error.value.code == 406
+
+
+async def test_version_is_sent_as_json_only() -> None:
+    assert (await document("/version/", Accept="*/*"))["major"] == "1"
+    settings = DiscoverySettings(reported_version="v1.29.9-own")
+    assert (await document("/version", settings=settings))["gitVersion"] == "v1.29.9-own"
+    with pytest.raises(ApiError) as error:
+        await send("/version", Accept="application/yaml")
+    assert error.value.code == 406
+
+
+async def test_groups_of_extension_servers_are_listed_with_their_known_resources() -> None:
+    remotes = Remotes(Identity())
+    for version in ("v1", "v2"):
+        remotes.table["demo.example.com", version] = remote("demo.example.com", version)
+    remotes.discovered["demo.example.com", "v1"] = Discovered([{"resource": "widgets"}], fresh=True)
+
+    groups = (await document("/apis", remotes=remotes, Accept=AGGREGATED))["items"]
+
+    (found,) = (item["versions"] for item in groups if item["metadata"]["name"] == "demo.example.com")
+    assert sorted(found, key=lambda item: str(item["version"])) == [
+        {"version": "v1", "resources": [{"resource": "widgets"}], "freshness": "Current"},
+        {"version": "v2", "freshness": "Stale"},
+    ]
+    assert (await document("/apis/demo.example.com", remotes=remotes))["name"] == "demo.example.com"
+    assert "/apis/demo.example.com/v2" in (await document("/", remotes=remotes))["paths"]

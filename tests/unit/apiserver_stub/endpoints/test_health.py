@@ -106,3 +106,71 @@ async def test_trailing_slash_selects_the_same_endpoint(endpoint: Health) -> Non
         assert (await dispatcher(endpoint, endpoint.outcomes).dispatch(requested(path), None)).code == (
             500 if path == "/healthz/" else 200
         )
+
+
+class Working:
+    """Check of a store that responds."""
+
+    async def problem(self) -> str:
+        return ""
+
+
+async def checked(lifecycle: Lifecycle, path: str, query: str = "", **checks: Any) -> tuple[int, list[str]]:
+    """Return the code and the lines of the response."""
+    stores = {"etcd": Working(), "etcd-readiness": Working()} | checks
+    reply = await Health(lifecycle, stores).respond(requested(path, query))  # type: ignore[arg-type]
+    assert reply is not None and reply.body is not None
+    return reply.code, reply.body.decode().splitlines()
+
+
+STARTED = "[+]poststarthook/start-system-namespaces-controller ok"
+
+
+async def test_passed_checks_are_listed_on_request() -> None:
+    lifecycle = started()
+
+    for path in ("/healthz", "/livez", "/readyz"):
+        assert await checked(lifecycle, path) == (200, ["ok"]), path
+    for root, further in (("healthz", []), ("livez", []), ("readyz", ["[+]etcd-readiness ok"])):
+        ends = ["[+]shutdown ok"] if root == "readyz" else []
+        lines = ["[+]ping ok", "[+]etcd ok", *further, STARTED, *ends, f"{root} check passed"]
+        assert await checked(lifecycle, f"/{root}", "verbose") == (200, lines)
+
+
+async def test_failed_checks_are_listed_unless_excluded() -> None:
+    lifecycle = started()
+
+    failed = await checked(lifecycle, "/livez", etcd=Stuck())
+    excluded = await checked(lifecycle, "/livez", "exclude=etcd", etcd=Stuck())
+    listed = await checked(lifecycle, "/livez", "exclude=etcd&verbose", etcd=Stuck())
+    assert failed == (500, ["[+]ping ok", "[-]etcd failed: reason withheld", STARTED, "livez check failed"])
+    assert excluded == (200, ["ok"])
+    assert listed == (200, ["[+]ping ok", "[+]etcd excluded: ok", STARTED, "livez check passed"])
+
+
+async def test_single_check_states_its_problem() -> None:
+    lifecycle = started()
+
+    assert await checked(lifecycle, "/livez/ping") == (200, ["ok"])
+    failed = await checked(lifecycle, "/livez/etcd", etcd=Stuck())
+    assert failed == (500, ["internal server error: context deadline exceeded"])
+    for path in ("/livez/unknown", "/livez/etcd-readiness", "/other", "/livez/shutdown"):
+        assert await Health(lifecycle, {"etcd-readiness": Working()}).respond(requested(path)) is None, path
+
+
+async def test_incomplete_start_fails_except_for_the_grace_period() -> None:
+    hook = "/poststarthook/start-system-namespaces-controller"
+
+    for root in ("healthz", "livez", "readyz"):
+        assert (await checked(Lifecycle(), f"/{root}"))[0] == 500, root
+        assert await checked(Lifecycle(), f"/{root}{hook}") == (500, ["internal server error: not finished"]), root
+        assert (await checked(Lifecycle(3600), f"/{root}"))[0] == (200 if root == "livez" else 500), root
+
+
+async def test_shutdown_fails_the_readiness_only() -> None:
+    lifecycle = started()
+    lifecycle.terminating = True
+
+    assert (await checked(lifecycle, "/readyz"))[0] == 500
+    assert await checked(lifecycle, "/readyz/shutdown") == (500, ["internal server error: process is shutting down"])
+    assert await checked(lifecycle, "/livez") == (200, ["ok"])
