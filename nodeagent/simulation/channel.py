@@ -72,6 +72,7 @@ class SimulatedChannel:
         if runtime.down:
             loop.call_later(self._latency(), _settle, reply, RuntimeProblem("unavailable", "connect: ECONNREFUSED"))
         else:
+            runtime.accept(name, request)
             loop.call_later(self._latency(), arrive, context=Context())
         lost = runtime.when_lost(reply)
         try:

@@ -85,7 +85,7 @@ class Container:
     stop_seconds: float | None = 0.0
     signaled_at: float | None = None
     requested_at: float | None = None
-    """Time of the first request to stop it, even if the request failed."""
+    """Time at which a client first sent a request to stop it, even if the request failed."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     _listed: Any = None
 
@@ -161,10 +161,13 @@ class SimulatedRuntime:
 
     # --- connection -------------------------------------------------------------------------------------------
 
-    async def handle(self, name: str, request: Any) -> bytes | RuntimeProblem:
-        """Execute a call; never raises."""
+    def accept(self, name: str, request: Any) -> None:
+        """Record a call that a client sends on a connection; it may be executed much later."""
         if name == "StopContainer" and (container := self.containers.get(request.container_id)) is not None:
             container.requested_at = container.requested_at or self._clock.now()
+
+    async def handle(self, name: str, request: Any) -> bytes | RuntimeProblem:
+        """Execute a call; never raises."""
         stopping = self.sandboxes.get(request.pod_sandbox_id) if name == "StopPodSandbox" else None
         if stopping is not None:
             stopping.pending_stops += 1
