@@ -9,6 +9,7 @@ from contextvars import Context
 from typing import Any
 
 from nodeagent.base.simulation.steps import Step
+from nodeagent.simulation.amounts import cpu_limit
 from nodeagent.simulation.apiserver import CONFIG_MAPS, PODS, Rejection
 from nodeagent.simulation.config_volumes import MOUNT_PATH, config_data, config_volume
 from nodeagent.simulation.invariants import Invariants
@@ -79,6 +80,20 @@ class Actions:
 
         def change(pod: dict[str, Any]) -> None:
             pod["spec"]["containers"][0]["image"] = f"registry.test/app:{which % 5}"
+
+        self._node.server.modify(PODS, NAMESPACE, names[which % len(names)], change)
+        return None
+
+    def resize_pod(self, which: int, cpu: int) -> bool | None:
+        """Change the CPU limit of a container to *cpu* thousandths."""
+        pods = self._node.server.objects.get(PODS, {}).items()
+        names = [name for (_, name), pod in pods if cpu_limit(pod["spec"]["containers"][0])]
+        if not names or not self._node.resizes:
+            return False
+
+        def change(pod: dict[str, Any]) -> None:
+            for kind in ("limits", "requests"):
+                pod["spec"]["containers"][0]["resources"][kind]["cpu"] = f"{cpu}m"
 
         self._node.server.modify(PODS, NAMESPACE, names[which % len(names)], change)
         return None
@@ -284,12 +299,14 @@ def make_pod(
     hook: bool = False,
     device: bool = False,
     config: str = "",
+    cpu: int = 0,
     image: str = "registry.test/app:0",
 ) -> dict[str, Any]:
     """Return a pod for the node.
 
     :param runs: seconds after which its containers exit with *code*; 0 is never.
     :param config: name of the config map that its containers mount, which need not exist.
+    :param cpu: CPU limit of its containers in thousandths; 0 is none.
     """
     main: dict[str, Any] = {"name": "main", "image": image, "imagePullPolicy": "IfNotPresent"}
     main["terminationMessagePath"] = "/dev/termination-log"
@@ -310,8 +327,13 @@ def make_pod(
         "securityContext": {},
         "containers": [{**copy.deepcopy(main), "name": f"main-{number}"} for number in range(containers)],
     }
+    for container in spec["containers"] if cpu else ():
+        amounts = {"cpu": f"{cpu}m", "memory": "64Mi"}
+        container["resources"] = {"limits": amounts, "requests": dict(amounts)}
     if device:
-        spec["containers"][0]["resources"] = {"limits": {DEVICE: "1"}, "requests": {DEVICE: "1"}}
+        resources = spec["containers"][0].setdefault("resources", {"limits": {}, "requests": {}})
+        for kind in ("limits", "requests"):
+            resources[kind][DEVICE] = "1"
     if init:
         first = {**copy.deepcopy(main), "name": "init-0", "args": ["exit", "2", "0"]}
         first.pop("livenessProbe", None)

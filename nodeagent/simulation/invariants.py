@@ -7,6 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from nodeagent.simulation.amounts import cpu_limit, quota
 from nodeagent.simulation.apiserver import CONFIG_MAPS, PODS, Change
 from nodeagent.simulation.config_volumes import MOUNT_PATH, is_complete, read_files
 from nodeagent.simulation.node import Node
@@ -227,6 +228,8 @@ class Invariants(Observer, Receiver):
         for container in node.runtime.running():
             if container.sandbox.uid in pods:
                 self._verify_config(container, pods[container.sandbox.uid])
+                if node.resizes:
+                    self._verify_resources(container, pods[container.sandbox.uid])
         for sandbox in node.runtime.sandboxes.values():
             name = sandbox.config.metadata.name
             desired = sandbox.uid in pods or name.removesuffix("-node-1") in static
@@ -274,6 +277,19 @@ class Invariants(Observer, Receiver):
                 files = read_files(Path(mount.host_path))
                 text = f"{MOUNT_PATH} of container {container.name} of pod {container.sandbox.uid}"
                 self._expect(files == expected, f"{text} contains {files} instead of {expected}")
+
+    def _verify_resources(self, container: Container, pod: dict[str, Any]) -> None:
+        status, actual = pod.get("status") or {}, quota(container.config)
+        text = f"container {container.name} of pod {container.sandbox.uid} has the CPU limit {actual}m"
+        for reported in status.get("containerStatuses") or ():
+            if reported["name"] == container.name:
+                limit = cpu_limit(reported)
+                self._expect(actual == limit, f"{text}, but its status reports {limit}m")
+        pending = any(each["type"] == "PodResizePending" for each in status.get("conditions") or ())
+        for desired in pod["spec"]["containers"]:
+            if desired["name"] == container.name and not pending:
+                limit = cpu_limit(desired)
+                self._expect(actual == limit, f"{text} instead of {limit}m")
 
     def _finishes(self, pod: dict[str, Any]) -> bool:
         """Return whether the containers of *pod* exit on their own."""

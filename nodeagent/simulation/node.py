@@ -7,6 +7,7 @@ import functools
 import importlib.metadata
 import logging
 import os
+import random
 from collections.abc import Mapping, Sequence
 from contextvars import Context
 from dataclasses import replace
@@ -20,6 +21,7 @@ import msgspec
 from nodeagent import hookimpl
 from nodeagent.agent import Agent
 from nodeagent.apiclient.connect import for_config
+from nodeagent.base.release import NEWEST, OLDEST, Release
 from nodeagent.base.simulation.clock import SimulatedClock
 from nodeagent.base.simulation.disk import SimulatedDisk
 from nodeagent.base.simulation.latency import Latency
@@ -30,6 +32,7 @@ from nodeagent.node import status_inputs
 from nodeagent.node.root_directory import prepare_root
 from nodeagent.plugin_settings import PluginConfig
 from nodeagent.pluginmanager import GROUP, PluginManager
+from nodeagent.simulation.amounts import linux_resources
 from nodeagent.simulation.apiserver import SimulatedApiServer
 from nodeagent.simulation.channel import SimulatedChannel
 from nodeagent.simulation.runtime import SimulatedRuntime
@@ -70,6 +73,7 @@ class Host:
 
     def __init__(self) -> None:
         self.cgroups, self.stats = FakeCgroups(), FakeStats()
+        self.cgroups.resources = linux_resources
         self.press(pids=0)
 
     def press(self, *, pids: int) -> None:
@@ -161,7 +165,10 @@ class Node:
         self._plugins = dict(plugins)
         self.manifests.mkdir(parents=True, exist_ok=True)
         (directory / "logs").mkdir(exist_ok=True)
-        self._loaded = _configuration(directory)
+        release = random.Random(f"{seed}/release").choice((OLDEST, NEWEST))
+        self.resizes = release is NEWEST
+        """Whether pods can be resized in the release of the agent."""
+        self._loaded = _configuration(directory, release)
 
     def replacements(self) -> list[tuple[object, str, object]]:
         """Return the attributes to replace: owner, name and value."""
@@ -230,7 +237,7 @@ def _installed() -> set[str]:
     return {entry.name for entry in importlib.metadata.entry_points(group=GROUP)}
 
 
-def _configuration(directory: Path) -> Loaded:
+def _configuration(directory: Path, release: Release) -> Loaded:
     """Return the configuration of the node, which serves no ports."""
     from nodeagent.config.load import load_configuration
 
@@ -242,6 +249,7 @@ def _configuration(directory: Path) -> Loaded:
         f"--hostname-override={NODE}",
         f"--kubeconfig={kubeconfig}",
         "--node-ip=192.0.2.1",
+        f"--compatibility-version={release}",
         "--container-runtime-endpoint=unix:///simulated",
     ]
     loaded = load_configuration(flags)

@@ -434,11 +434,15 @@ class SimulatedRuntime:
             annotations=each.config.annotations,
             mounts=each.config.mounts,
             log_path=each.config.log_path,
+            resources=cri.ContainerResources(linux=each.config.linux.resources),
         )
         return cri.ContainerStatusResponse(status=status)
 
     def _UpdateContainerResources(self, request: Any) -> Any:
-        self._container(request.container_id)
+        container = self._container(request.container_id)
+        if container.state not in (cri.CONTAINER_CREATED, cri.CONTAINER_RUNNING):
+            raise RuntimeProblem("unknown", f"container {container.id} is in state {container.state}")
+        container.config.linux.resources.MergeFrom(request.linux)  # Zero means unchanged.
         return cri.UpdateContainerResourcesResponse()
 
     def _ReopenContainerLog(self, request: Any) -> Any:

@@ -67,11 +67,16 @@ def _create(chance: random.Random) -> dict[str, Any]:
         "hook": chance.random() < 0.2,
         "device": chance.random() < 0.4,
         "config": _map(chance) if chance.random() < 0.4 else "",
+        "cpu": chance.choice((0, 0, 100, 300)),
     }
 
 
 def _delete(chance: random.Random) -> dict[str, Any]:
     return {"name": _name(chance), "grace": chance.choice((None, None, None, 1, 5, 0))}
+
+
+def _resize(chance: random.Random) -> dict[str, Any]:
+    return {"which": chance.randrange(1000), "cpu": chance.choice((50, 100, 200, 500, 3000))}
 
 
 def _static(chance: random.Random) -> dict[str, Any]:
@@ -151,6 +156,7 @@ _KINDS: dict[str, tuple[float, Callable[[random.Random], dict[str, Any]]]] = {
     "create_pod": (8, _create),
     "delete_pod": (5, _delete),
     "change_image": (2, _pick),
+    "resize_pod": (1.5, _resize),
     "put_static": (2, _static),
     "remove_static": (1.5, _static),
     "put_map": (2, _put_map),
@@ -185,6 +191,7 @@ _ORDINARY = {
     "create_pod",
     "delete_pod",
     "change_image",
+    "resize_pod",
     "put_static",
     "remove_static",
     "put_map",

@@ -49,7 +49,7 @@ class Host:
         self.loop, self.runtime, self.trace = Loop(), Runtime(), Trace()
         self.server = SimpleNamespace(objects={PODS: {}}, watches=[], changed=None, find=self._find)
         self.network = SimpleNamespace(receiver=None)
-        self.process, self.failure, self.manifests = 1, None, manifests
+        self.process, self.failure, self.manifests, self.resizes = 1, None, manifests, True
         self.invariants = Invariants(self)
 
     def _find(self, collection: str, namespace: str, name: str) -> Any:
@@ -588,6 +588,42 @@ def test_volume_that_does_not_match_its_config_map_differs(host, tmp_path):
     host.invariants.violation = ""
     for name in ("one", "other"):
         (tmp_path / name).write_text("2")
+    assert host.invariants.verify_converged(final=True)
+
+
+def limited(milli):
+    return {"name": "web", "resources": {"limits": {"cpu": milli}}}
+
+
+@pytest.mark.parametrize(
+    ("desired", "reported", "actual", "pending", "text"),
+    [
+        ("200m", "200m", 200, False, ""),
+        ("2", "2", 2000, False, ""),
+        ("200m", "100m", 200, False, "has the CPU limit 200m, but its status reports 100m"),
+        ("200m", "100m", 100, False, "has the CPU limit 100m instead of 200m"),
+        ("200m", "100m", 100, True, ""),
+    ],
+)
+def test_resized_container_has_the_desired_limit_unless_it_is_pending(host, desired, reported, actual, pending, text):
+    running_pod(host, container=limited(desired), reported=())
+    (container,) = host.runtime.running()
+    container.config.linux.resources.cpu_period, container.config.linux.resources.cpu_quota = 1000, actual
+    status = host.server.find(PODS, "default", "a")["status"]
+    status["containerStatuses"] = [{**limited(reported), "state": {"running": {}}}]
+    if pending:
+        status["conditions"].append({"type": "PodResizePending", "status": "True"})
+
+    if text:
+        assert_differs(host, f"container web of pod a {text}")
+    else:
+        assert host.invariants.verify_converged(final=True), host.violation
+
+
+def test_limits_are_not_compared_in_a_release_without_resizes(host):
+    host.resizes = False
+    running_pod(host, container=limited("200m"))
+
     assert host.invariants.verify_converged(final=True)
 
 
