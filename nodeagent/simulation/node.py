@@ -167,7 +167,7 @@ class Node:
         (directory / "logs").mkdir(exist_ok=True)
         release = random.Random(f"{seed}/release").choice((OLDEST, NEWEST))
         self.resizes = release is NEWEST
-        """Whether pods can be resized in the release of the agent."""
+        """``True`` if pods can be resized in the release of the agent."""
         self._loaded = _configuration(directory, release)
 
     def replacements(self) -> list[tuple[object, str, object]]:
