@@ -88,3 +88,12 @@ def test_values_of_options_have_the_form_of_the_command_line() -> None:
     assert values["v"] == 4
     assert values["secure-port"] == 6443
     assert "profiling" in values and "help" not in values
+
+
+@pytest.mark.parametrize(("version", "expected"), [("", "1.36."), ("v1.36.7-own", "1.36.7-own")])
+async def test_status_has_the_reported_version(clock: FakeClock, version: str, expected: str) -> None:
+    settings = PageSettings(Release(1, 36), version, dict, serves_status=True)
+
+    found = await body(ComponentPages(settings, clock.wall(), clock), "/statusz", AS.format("v1beta1", "Statusz"))
+
+    assert found["binaryVersion"].startswith(expected)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from typing import Any
 
@@ -25,6 +26,8 @@ SPEC: dict[str, Any] = {
         "labels": {"type": "object", "additionalProperties": {"type": "string", "not": {"maxLength": 3}}},
         "list": {"type": "array", "items": {"type": "string", "enum": ["a"]}, "uniqueItems": False},
         "open": {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {"a": {}}},
+        "loose": {"x-kubernetes-preserve-unknown-fields": True, "items": {"type": "string"}},
+        "any": {"type": "object", "additionalProperties": True},
         "pod": {"type": "object", "x-kubernetes-embedded-resource": True},
     },
 }
@@ -78,6 +81,8 @@ def test_version_2_omits_unsupported_fields() -> None:
     assert found["size"] == {"type": "integer", "minimum": 1, "multipleOf": 1}
     assert (found["maybe"], found["port"]) == ({}, {"x-kubernetes-int-or-string": True})
     assert found["open"] == {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    assert (found["loose"], found["any"]) == ({"x-kubernetes-preserve-unknown-fields": True}, {"type": "object"})
+    assert found["labels"]["additionalProperties"] == {"type": "string"}
     assert "ConfigMap" in str(documents()[""]["definitions"].keys())
 
 
@@ -102,3 +107,10 @@ def test_documents_have_a_protobuf_form() -> None:
     found = {item.name: item.value.schema for item in spec.properties.additional_properties}
     assert (found["size"].default.number, found["maybe"].default.string, found["on"].default.boolean) == (3, "x", True)
     assert protobuf.encode(documents()[""])
+
+
+def test_references_resolve_within_the_documents() -> None:
+    for name, key in (("apis/example.com/v1", "schemas"), ("", "definitions")):
+        document = documents()[name]
+        known = document["definitions"] if key == "definitions" else document["components"]["schemas"]
+        assert set(re.findall(rf'#/(?:components/)?{key}/([^"]+)"', json.dumps(document))) <= known.keys(), name

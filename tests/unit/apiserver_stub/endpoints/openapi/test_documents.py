@@ -591,3 +591,25 @@ def test_options_are_kinds_of_the_group_versions_of_the_release(
 
     assert found.issuperset(present)
     assert found.isdisjoint(absent)
+
+
+@pytest.mark.parametrize(("minor", "listed"), [(34, True), (35, False)])
+def test_documents_of_version_3_list_own_versions_of_options_since_1_35(minor: int, listed: bool) -> None:
+    for name, expected in (("", True), ("apis/apps/v1", listed)):
+        kinds = schemas_at(minor, name=name)[f"{META}DeleteOptions"]["x-kubernetes-group-version-kind"]
+        assert ({"group": "batch", "kind": "DeleteOptions", "version": "v1"} in kinds) is expected, name
+
+
+@pytest.mark.parametrize(("minor", "listed"), [(32, False), (33, True)])
+def test_compatible_versions_are_stated_since_1_33(minor: int, listed: bool) -> None:
+    for name in ("", "version"):
+        schema = schemas_at(minor, name=name)["io.k8s.apimachinery.pkg.version.Info"]
+        assert ({"minCompatibilityMinor", "emulationMinor"} <= schema["properties"].keys()) is listed
+        assert schema["required"][0] == "major"
+
+
+def test_json_values_have_any_type_and_raw_ones_are_objects() -> None:
+    schemas = schemas_at(29, name="")
+
+    assert "type" not in schemas["io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON"]
+    assert schemas["io.k8s.apimachinery.pkg.runtime.RawExtension"]["type"] == "object"
