@@ -665,3 +665,16 @@ def test_allowed_metric_labels_are_read_from_options_and_manifest(
         assert parse(given).metric_choice().allowed == {("m", "l"): frozenset("xy")}
         assert caplog.records.pop().message == "Failed to read metric label manifest, ignoring it"
         caplog.clear()
+
+
+@pytest.mark.parametrize(
+    ("text", "runs"),
+    [
+        ("*", True),
+        ("deployment-controller", True),
+        ("*,-deployment-controller", False),
+        ("replicaset-controller", False),
+    ],
+)
+def test_controllers_run_by_default_or_by_name(text: str, runs: bool) -> None:
+    assert parse([f"--controllers={text}"]).runs_controller("deployment-controller") is runs

@@ -74,6 +74,18 @@ def test_servers_and_overrides_are_lists() -> None:
             "--store-certfile and --store-keyfile must be specified together",
         ),
         (["--store-cafile=/c"], "--store-cafile has no effect without a server with an https URL"),
+        (["--store-cafile=/c", "--store-servers=http://a:1"], "--store-cafile has no effect without a server"),
+        (["--store-certfile=/c", "--store-keyfile=/k"], "--store-certfile has no effect without a server"),
+        (["--watch-cache-sizes=pods"], "invalid value of watch cache size: pods"),
+        (["--watch-cache-sizes=#5"], "invalid value of watch cache size: #5"),
+        (["--watch-cache-sizes=pods#x"], "invalid size of watch cache size: pods#x"),
+        (["--watch-cache-sizes=pods#-1"], "watch cache size cannot be negative: pods#-1"),
+        (["--store-servers=ftp://a:1"], "is not a valid server URL"),
+        (["--store-servers=unix:"], "is not a valid server URL"),
+        (["--store-servers=http://a:x"], "is not a valid server URL"),
+        (["--store-servers-overrides=/events"], "must be of format: group/resource#servers"),
+        (["--store-servers-overrides=apps/#http://a:1"], "must be of format: group/resource#servers"),
+        (["--store-servers-overrides=/events#a:1"], "must be of format: group/resource#servers"),
         (["--storage-media-type=text/plain"], '--storage-media-type "text/plain" invalid, allowed values: application'),
         (["--encryption-provider-config-automatic-reload"], "must be set with --encryption-provider-config"),
         (["--lease-reuse-duration-seconds=-1"], "must not be negative"),
@@ -115,3 +127,25 @@ print("grpc" in sys.modules, "nacl" in sys.modules)
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
 
     assert result.stdout.split() == [str(loaded), "False"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--store-cafile=/c", "--store-servers=https://a:1"],
+        ["--store-cafile=/c", "--store-servers=unixs:///run/etcd.sock"],
+        ["--store-cafile=/c", "--store-servers-overrides=/events#https://a:1"],
+        ["--storage-media-type=application/yaml", "--store-healthcheck-timeout=0s", "--lease-reuse-duration-seconds=0"],
+    ],
+)
+def test_valid_options_are_accepted(arguments: list[str]) -> None:
+    parse(arguments)
+
+
+def test_watch_caches_are_enabled_by_resource() -> None:
+    options = parse(["--watch-cache-sizes=pods#0,events#5,leases.coordination.k8s.io#0"])
+
+    assert [options.caches(name, "") for name in ("pods", "events", "nodes", "leases")] == [False, True, True, True]
+    assert not options.caches("leases", "coordination.k8s.io")
+    assert not parse([]).caches("events", "")
+    assert not parse(["--watch-cache=false"]).caches("nodes", "")

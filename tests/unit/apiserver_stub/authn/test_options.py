@@ -29,6 +29,7 @@ def problems(*arguments: str) -> str:
         (("--oidc-groups-claim=g",), "oidc-issuer-url and oidc-client-id must be specified together"),
         (("--oidc-issuer-url=http://x", "--oidc-client-id=c"), "URL scheme must be https"),
         ((*OIDC, "--oidc-signing-algs=HS256"), 'oidc: unsupported signing alg: "HS256"'),
+        ((*OIDC, "--oidc-required-claim==x"), "malformed pair, expect string=string"),
         ((*OIDC, "--oidc-required-claim=hd"), "malformed pair, expect string=string"),
         (("--authentication-config=f", GATE, *OIDC), "authentication-config file and oidc-* flags are mutually"),
         (("--authentication-token-webhook-version=v2",), '"v2" is not supported'),

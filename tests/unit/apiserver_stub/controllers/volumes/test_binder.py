@@ -246,3 +246,126 @@ async def test_controller_manager_replaces_the_controller(store: MeteredStore, c
         await rest(store)
 
     assert bound_to(store) == ("Bound", "v")
+
+
+@pytest.mark.parametrize(
+    ("classes", "expected"),
+    [
+        ({"a": {"at": "2024-01-01T00:00:00Z"}, "b": {"at": "2024-01-02T00:00:00Z"}}, "b"),
+        ({"b": {"at": "2024-01-01T00:00:00Z"}, "a": {"at": "2024-01-01T00:00:00Z"}}, "a"),
+        ({"a": {"at": "2024-01-01T00:00:00Z"}, "b": {"at": "2024-01-02T00:00:00Z", "default": "false"}}, "a"),
+        ({"a": {"at": "2024-01-01T00:00:00Z", "default": "yes"}}, None),
+        ({}, None),
+    ],
+)
+async def test_latest_default_class_is_assigned(
+    store: MeteredStore, clock: FakeClock, classes: dict[str, dict[str, str]], expected: str | None
+) -> None:
+    for name, fields in classes.items():
+        annotations = {"storageclass.kubernetes.io/is-default-class": fields.get("default", "true")}
+        item = storage_class(name, annotations=annotations)
+        item["metadata"]["creationTimestamp"] = fields["at"]
+        store.put(CLASSES, item)
+    store.put(CLAIMS, claim())
+    store.put(CLAIMS, claim("without", storageClassName=""))
+    store.put(CLAIMS, claim("beta", annotations={"volume.beta.kubernetes.io/storage-class": "x"}))
+    await run(store, clock)
+
+    assert store.read(CLAIMS, "n/c")["spec"].get("storageClassName") == expected
+    assert store.read(CLAIMS, "n/without")["spec"]["storageClassName"] == ""
+    assert "storageClassName" not in store.read(CLAIMS, "n/beta")["spec"]
+
+
+async def test_later_default_class_is_assigned_to_waiting_claims(store: MeteredStore, clock: FakeClock) -> None:
+    async with running(store, VolumeBinder(store, Identity(), 3600, clock).run()):
+        store.put(CLAIMS, claim())
+        await rest(store)
+        annotations = {"storageclass.kubernetes.io/is-default-class": "true"}
+        store.put(CLASSES, storage_class("standard", annotations=annotations))
+        await rest(store)
+
+    assert store.read(CLAIMS, "n/c")["spec"]["storageClassName"] == "standard"
+
+
+async def test_deletion_of_one_side_is_seen_by_the_other(store: MeteredStore, clock: FakeClock) -> None:
+    async with running(store, VolumeBinder(store, Identity(), 3600, clock).run()):
+        for name in ("a", "b"):
+            store.put(VOLUMES, volume(f"v-{name}"))
+            store.put(CLAIMS, claim(name, volumeName=f"v-{name}"))
+        await rest(store)
+        before = [bound_to(store, name)[0] for name in ("a", "b")]
+        store.remove(VOLUMES, "v-a")
+        store.remove(CLAIMS, "n/b")
+        await clock.advance(1)
+        await rest(store)
+        lost, released = bound_to(store, "a")[0], phase(store, "v-b")
+        found = events(store)
+    assert (before, lost, released) == (["Bound", "Bound"], "Lost", "Released")
+    assert ("a", "ClaimLost") in [(name, reason) for name, reason, _ in found]
+
+
+async def test_deleted_class_is_not_found_by_later_claims(store: MeteredStore, clock: FakeClock) -> None:
+    async with running(store, VolumeBinder(store, Identity(), 3600, clock).run()):
+        store.put(CLASSES, storage_class("fast", delayed=False))
+        await rest(store)
+        store.remove(CLASSES, "fast")
+        store.put(CLAIMS, claim(storageClassName="fast"))
+        await rest(store)
+        found = events(store)
+    assert ("c", "ProvisioningFailed", 'storageclass.storage.k8s.io "fast" not found') in found
+
+
+async def test_claim_waits_for_the_pods_that_are_left(store: MeteredStore, clock: FakeClock) -> None:
+    def user(name: str, **fields: Any) -> dict[str, Any]:
+        volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}]
+        metadata = {"name": name, "namespace": "n", "uid": name}
+        return {"metadata": metadata, "spec": {"volumes": volumes, **fields.pop("spec", {})}, **fields}
+
+    async with running(store, VolumeBinder(store, Identity(), 3600, clock).run()):
+        store.put(CLASSES, storage_class("slow"))
+        store.put(PODS, user("scheduled", spec={"nodeName": "a"}))
+        store.put(PODS, user("finished", status={"phase": "Failed"}))
+        for name in ("a", "b"):
+            store.put(PODS, user(name))
+        store.put(CLAIMS, claim(storageClassName="slow"))
+        await rest(store)
+        first = events(store)[-1][2]
+        store.remove(PODS, "n/a")
+        store.put(CLAIMS, claim(storageClassName="slow", annotations={"x": "y"}))
+        await rest(store)
+        notes = {note for _, _, note in events(store)}
+    assert first == "waiting for pods a,b to be scheduled"
+    assert "waiting for pod b to be scheduled" in notes
+
+
+async def test_claim_that_is_bound_to_another_volume_is_not_changed(store: MeteredStore, clock: FakeClock) -> None:
+    store.put(VOLUMES, volume(claimRef=reference("c", "uid-c")))
+    bound = claim(volumeName="other", annotations={COMPLETED: "yes"})
+    bound["status"] = {"phase": "Bound", "capacity": {"storage": "9Gi"}}
+    store.put(CLAIMS, bound)
+    store.put(VOLUMES, volume("other", claimRef=reference("c", "uid-c"), phase="Bound"))
+    await run(store, clock)
+
+    found = store.read(CLAIMS, "n/c")
+    assert (found["spec"]["volumeName"], found["status"]["capacity"]) == ("other", {"storage": "9Gi"})
+
+
+@pytest.mark.parametrize(
+    ("provisioner", "expected"),
+    [
+        ("kubernetes.io/aws-ebs", "ebs.csi.aws.com"),
+        ("kubernetes.io/unknown", None),
+        ("kubernetes.io/no-provisioner", None),
+        ("example.com/p", "example.com/p"),
+    ],
+)
+async def test_provisioner_of_a_former_plugin_is_its_driver(
+    store: MeteredStore, clock: FakeClock, provisioner: str, expected: str | None
+) -> None:
+    store.put(CLASSES, storage_class("fast", provisioner, delayed=False))
+    store.put(CLAIMS, claim(storageClassName="fast"))
+    await run(store, clock)
+
+    assert store.read(CLAIMS, "n/c")["metadata"]["annotations"].get(PROVISIONER) == expected
+    reasons = [reason for _, reason, _ in events(store)]
+    assert ("ExternalProvisioning" in reasons) is (expected is not None)

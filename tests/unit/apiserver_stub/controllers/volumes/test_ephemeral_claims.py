@@ -55,3 +55,43 @@ async def test_claim_of_a_user_is_reported(store: MeteredStore, clock: FakeClock
 
     note = "ephemeral volume data: PVC n/web-data was not created for pod n/web (pod is not owner)"
     assert events(store) == [("web", "FailedBinding", note)]
+
+
+async def test_deleted_claim_of_a_pod_is_created_again(store: MeteredStore, clock: FakeClock) -> None:
+    async with running(store, EphemeralClaims(context(store), REGISTRY, Identity(), 3600, clock).run()):
+        for name in ("web", "gone"):
+            store.put(PODS, pod(name=name, uid=f"uid-{name}"))
+        store.put(CLAIMS, claim("other"))
+        await rest(store)
+        store.remove(PODS, "n/gone")
+        for name in ("web-data", "gone-data", "other"):
+            store.remove(CLAIMS, f"n/{name}")
+        await clock.advance(1)
+        await rest(store)
+        left = [record.key for record in store.collection(CLAIMS).select()]
+    assert left == ["n/web-data"]
+
+
+async def test_terminated_pods_and_other_volumes_get_no_claim(store: MeteredStore, clock: FakeClock) -> None:
+    store.put(PODS, {**pod(), "status": {"phase": "Succeeded"}})
+    other = pod(name="other", uid="uid-other", annotations={"note": '"ephemeral"'})
+    other["spec"]["volumes"] = [{"name": "data", "emptyDir": {}}]
+    store.put(PODS, other)
+    await run(store, clock)
+
+    assert list(store.collection(CLAIMS).select()) == []
+    assert events(store) == []
+
+
+async def test_own_claim_is_not_reported(store: MeteredStore, clock: FakeClock) -> None:
+    for owner, reported in (
+        ({"uid": "uid-web", "controller": True}, False),
+        ({"uid": "uid-web"}, True),
+        ({"uid": "uid-other", "controller": True}, True),
+    ):
+        memory, owned = MeteredStore(), claim("web-data")
+        owned["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "kind": "Pod", "name": "web", **owner}]
+        memory.put(CLAIMS, owned)
+        memory.put(PODS, pod())
+        await run(memory, FakeClock())
+        assert bool(events(memory)) is reported, owner
