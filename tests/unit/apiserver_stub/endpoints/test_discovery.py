@@ -291,6 +291,8 @@ async def test_aggregated_document_states_names_and_subresources() -> None:
     assert found["nodes"]["scope"] == "Cluster"
     assert {"shortNames", "categories", "subresources"}.isdisjoint(found["bindings"])
     groups = (await document("/apis", Accept=AGGREGATED))["items"]
+    versions = {item["metadata"]["name"]: [found["version"] for found in item["versions"]] for item in groups}
+    assert (versions["autoscaling"], versions["apps"]) == (["v2", "v1"], ["v1"])
     assert {"apps", "batch"} <= {item["metadata"]["name"] for item in groups}
     assert "" not in {item["metadata"].get("name", "") for item in groups}
 

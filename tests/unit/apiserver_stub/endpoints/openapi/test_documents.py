@@ -613,3 +613,13 @@ def test_json_values_have_any_type_and_raw_ones_are_objects() -> None:
 
     assert "type" not in schemas["io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON"]
     assert schemas["io.k8s.apimachinery.pkg.runtime.RawExtension"]["type"] == "object"
+
+
+def test_kinds_and_fields_without_a_text_are_described_by_their_names() -> None:
+    schemas = schemas_at(29, name="")
+
+    assert schemas["io.k8s.api.core.v1.PodList"]["description"] == "List of Pod objects."
+    assert schemas["io.k8s.api.core.v1.DaemonEndpoint"]["description"] == "Daemon endpoint."
+    limits = schemas["io.k8s.api.core.v1.LimitRangeItem"]["properties"]
+    assert limits["maxLimitRequestRatio"]["description"] == "Max limit request ratio."
+    assert schemas["io.k8s.api.core.v1.ContainerStatus"]["properties"]["imageID"]["description"].endswith(".")

@@ -82,6 +82,16 @@ def test_resources_have_paths_for_their_verbs() -> None:
         (NODE, "put", "put", "/v1/Node", "200 201", "core.v1.Node", "core.v1.Node", OBJECTS),
         (NODE, "patch", "patch", "/v1/Node", "200 201", "core.v1.Node", "Patch", OBJECTS),
         (NODE, "delete", "delete", "/v1/Node", "200 202", "Status", "DeleteOptions", OBJECTS),
+        (
+            "/api/v1/namespaces/{namespace}/podtemplates/{name}",
+            "delete",
+            "delete",
+            "/v1/PodTemplate",
+            "200 202",
+            "core.v1.PodTemplate",
+            "DeleteOptions",
+            OBJECTS,
+        ),
         (POD, "delete", "delete", "/v1/Pod", "200 202", "core.v1.Pod", "DeleteOptions", OBJECTS),
         (
             "/api/v1/namespaces/{name}",
