@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,7 +24,7 @@ KEY = b"/registry/pods/a"
 @asynccontextmanager
 async def connected(path: Path, etcd: FakeEtcd, *others: FakeEtcd, **options: Any) -> AsyncIterator[EtcdClient]:
     """Yield a client of *etcd* and *others*, in this order."""
-    async with serving(etcd, path / "a.sock") as url:
+    async with asyncio.timeout(10), serving(etcd, path / "a.sock") as url:
         if not others:
             client = EtcdClient([url], TlsFiles(), **options)
             yield client

@@ -32,6 +32,8 @@ from .fake_etcd import COMPACTED, FakeEtcd, serving
 
 pytestmark = pytest.mark.usefixtures("grpc_thread")
 PODS = "core/pods"
+SECONDS = 10
+"""Limit of a test: a store that does not stop would not end otherwise."""
 KEY = b"/registry/pods/ns/a"
 UNAVAILABLE = (grpc.StatusCode.UNAVAILABLE, "etcdserver: no leader")
 
@@ -71,12 +73,11 @@ async def opened(
 ) -> AsyncIterator[EtcdStore]:
     layout = Layout("/registry", {PODS: "pods", "core/secrets": "secrets", "core/events": "events"})
     codec = StorageCodec(layout, encryption or Encryption(), Identity())
-    async with serving(etcd, path / "etcd.sock") as url:
+    async with asyncio.timeout(SECONDS), serving(etcd, path / "etcd.sock") as url:
         store = EtcdStore(EtcdClient([url], TlsFiles()), layout, codec, compaction_seconds=0, **options)
         await store.open()
-        async with asyncio.timeout(5):
-            while not etcd.watching:
-                await asyncio.sleep(0)
+        while not etcd.watching:
+            await asyncio.sleep(0)
         try:
             yield store
         finally:
@@ -85,9 +86,8 @@ async def opened(
 
 async def reached(store: EtcdStore, etcd: FakeEtcd) -> None:
     """Wait until the store has processed all changes."""
-    async with asyncio.timeout(5):
-        while store.revision < etcd.revision:
-            await asyncio.sleep(0)
+    while store.revision < etcd.revision:
+        await asyncio.sleep(0)
 
 
 def names(store: EtcdStore) -> list[str]:
@@ -317,9 +317,8 @@ async def test_records_are_reloaded_after_a_compaction(tmp_path: Path, caplog: p
         etcd.delete(KEY)
         etcd.put(b"/registry/pods/ns/b", data("b"))
         etcd.compacted = etcd.revision + 1
-        async with asyncio.timeout(5):
-            while names(store) != ["ns/b"]:
-                await asyncio.sleep(0)
+        while names(store) != ["ns/b"]:
+            await asyncio.sleep(0)
     assert "Etcd history was compacted, reloading" in [record.message for record in caplog.records]
 
 
@@ -336,9 +335,8 @@ async def test_defect_while_changes_are_applied_reloads_the_records(
         with monkeypatch.context() as patched:
             patched.setattr(module, "Change", fail)
             etcd.put(KEY, data())
-            async with asyncio.timeout(5):
-                while not caplog.records:
-                    await asyncio.sleep(0)
+            while not caplog.records:
+                await asyncio.sleep(0)
         await reached(store, etcd)
         assert names(store) == ["ns/a"]
     assert caplog.records[0].message == "Failed to process etcd watch, reloading"
@@ -449,10 +447,9 @@ async def test_failed_compaction_is_reported_and_repeated(tmp_path: Path, caplog
     async with opened(tmp_path, etcd) as store:
         task = asyncio.ensure_future(module.Compaction(store._client, lambda revision: None, 300, clock).run())
         etcd.failures["Txn"] = [UNAVAILABLE]
-        async with asyncio.timeout(5):
-            while etcd.calls.count("Txn") < 2:
-                await clock.advance(300)
-                await asyncio.sleep(0)
+        while etcd.calls.count("Txn") < 2:
+            await clock.advance(300)
+            await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     assert [record.message for record in caplog.records] == ["etcd: endpoint compact failed"]
