@@ -46,18 +46,24 @@ class Housekeeping:
 
     async def run(self) -> None:
         """Run until cancelled."""
-        cleanup_due = self._clock.now()
-        while True:
-            if self._pods.all_sources_ready:
-                self._pods.terminate_orphans(list(self._cache.pods()))
-                observed = self._cache.uids()
-                if observed is not None and self._clock.now() >= cleanup_due:
-                    cleanup_due = self._clock.now() + CLEANUP_SECONDS
-                    await self._clean_up(observed)
-            self._woken.clear()
-            await wait_for(self._woken, self._clock, until_shared(self._clock.now(), ORPHAN_SECONDS))
-            if self._woken.is_set():
-                await self._clock.sleep(0.2)  # Coalesce a burst of changes.
+        async with asyncio.TaskGroup() as tasks:
+            due, cleanup = self._clock.now(), None
+            while True:
+                if self._pods.all_sources_ready:
+                    self._pods.terminate_orphans(list(self._cache.pods()))
+                    observed = self._cache.uids()
+                    is_due = self._clock.now() >= due and (cleanup is None or cleanup.done())
+                    if observed is not None and is_due:
+                        due = self._clock.now() + CLEANUP_SECONDS
+                        # A volume that cannot be unmounted must not delay the termination of other pods.
+                        cleanup = tasks.create_task(self._clean_up(observed), name="housekeeping/cleanup")
+                await self._wait()
+
+    async def _wait(self) -> None:
+        self._woken.clear()
+        await wait_for(self._woken, self._clock, until_shared(self._clock.now(), ORPHAN_SECONDS))
+        if self._woken.is_set():
+            await self._clock.sleep(0.2)  # Coalesce a burst of changes.
 
     async def _clean_up(self, observed: frozenset[str]) -> None:
         def is_known(uid: str) -> bool:

@@ -22,6 +22,9 @@ class Node:
         self.desired, self.added = {"desired"}, set[str]()
         self.kept: list[set[str]] = []
         self.allocated: list[set[str]] = []
+        self.checks = 0
+        self.removal = asyncio.Event()
+        self.removal.set()
 
     def pods(self) -> list[Any]:
         return []
@@ -30,7 +33,7 @@ class Node:
         return self.listed
 
     def terminate_orphans(self, observed: list[Any]) -> None:
-        pass
+        self.checks += 1
 
     def is_known(self, uid: str) -> bool:
         return uid in self.desired
@@ -39,6 +42,7 @@ class Node:
         self.allocated.append(set(filter(is_known, UIDS)))
 
     async def remove_orphans(self, is_known: Callable[[str], bool]) -> None:
+        await self.removal.wait()
         self.desired |= self.added
         self.kept.append(set(filter(is_known, UIDS)))
 
@@ -95,3 +99,20 @@ async def test_pods_that_are_added_during_the_cleanup_are_known(clock: FakeClock
         pass
 
     assert (node.allocated, node.kept) == ([{"desired"}], [{"desired", "new"}])
+
+
+async def test_slow_removal_delays_neither_terminations_nor_starts_again(clock: FakeClock) -> None:
+    node = Node()
+    node.removal.clear()
+    async with running(node, clock) as housekeeping:
+        for count in range(2, 5):
+            housekeeping.wake()
+            await clock.advance(CLEANUP_SECONDS)
+            assert node.checks >= count
+        assert (len(node.allocated), node.kept) == (1, [])
+        node.removal.set()
+        await clock.settle()
+        assert node.kept == [{"desired"}]
+        await clock.advance(CLEANUP_SECONDS)
+
+    assert len(node.kept) == 2
