@@ -6,17 +6,17 @@ import copy
 import json
 from collections import Counter
 from contextvars import Context
+from functools import partial
 from typing import Any
 
 from nodeagent.base.simulation.steps import Step
+from nodeagent.errors import UncertainVolumeError, VolumeError
 from nodeagent.simulation.amounts import cpu_limit
 from nodeagent.simulation.apiserver import CONFIG_MAPS, PODS, Rejection
 from nodeagent.simulation.config_volumes import MOUNT_PATH, config_data, config_volume
 from nodeagent.simulation.invariants import Invariants
-from nodeagent.simulation.node import DEVICE, MAX_PIDS, NODE, Node
+from nodeagent.simulation.node import DEVICE, MAX_PIDS, NAMESPACE, NODE, Node
 from nodeagent.simulation.runtime import Container
-
-NAMESPACE = "default"
 
 
 class Actions:
@@ -43,6 +43,7 @@ class Actions:
         node.runtime.failing.clear()
         node.runtime.network_ready = True
         node.runtime_latency.factor = 1.0
+        node.driver.recover()
         node.host.press(pids=0)
         node.disk.full = node.unruly.raises = node.unruly.hangs = False
         node.loop.crash_at, node.loop.thread_factor = None, 1.0
@@ -171,6 +172,7 @@ class Actions:
         node = self._node
         node.crash()
         node.runtime.lose_power()
+        node.driver.lose_power()
         node.trace.add("disk", f"{node.disk.lose_power()} files lost")
         node.loop.call_later(restart, self._start, context=Context())
 
@@ -251,6 +253,17 @@ class Actions:
         latency.factor = factor
         self._after(seconds, lambda: setattr(latency, "factor", 1.0))
 
+    def fail_driver(self, call: str, uncertain: bool, seconds: float) -> None:
+        driver = self._node.driver
+        error = UncertainVolumeError if uncertain else VolumeError
+        driver.fail(call, error("injected failure"), times=None)
+        self._after(seconds, partial(driver.recover, call))
+
+    def hang_driver(self, call: str, seconds: float) -> None:
+        driver = self._node.driver
+        driver.hang(call)
+        self._after(seconds, partial(driver.recover, call))
+
     def lose_network(self, seconds: float) -> None:
         runtime = self._node.runtime
         runtime.network_ready = False
@@ -300,6 +313,7 @@ def make_pod(
     device: bool = False,
     config: str = "",
     cpu: int = 0,
+    claim: str = "",
     image: str = "registry.test/app:0",
 ) -> dict[str, Any]:
     """Return a pod for the node.
@@ -307,6 +321,7 @@ def make_pod(
     :param runs: seconds after which its containers exit with *code*; 0 is never.
     :param config: name of the config map that its containers mount, which need not exist.
     :param cpu: CPU limit of its containers in thousandths; 0 is none.
+    :param claim: name of the claim that its containers mount.
     """
     main: dict[str, Any] = {"name": "main", "image": image, "imagePullPolicy": "IfNotPresent"}
     main["terminationMessagePath"] = "/dev/termination-log"
@@ -348,6 +363,10 @@ def make_pod(
         for container in spec["containers"]:
             mount = {"name": "config", "mountPath": MOUNT_PATH, "readOnly": True}
             container.setdefault("volumeMounts", []).append(mount)
+    if claim:
+        spec.setdefault("volumes", []).append({"name": "claim", "persistentVolumeClaim": {"claimName": claim}})
+        for container in spec["containers"]:
+            container.setdefault("volumeMounts", []).append({"name": "claim", "mountPath": "/claim"})
     metadata = {"name": name, "namespace": NAMESPACE, "uid": uid}
     status = {"phase": "Pending"}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}

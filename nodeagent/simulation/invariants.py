@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +121,9 @@ class Invariants(Observer, Receiver):
             self._verify(0 not in codes, f"container {name} of pod {uid} is restarted although it succeeded")
 
     def verify_mounts(self) -> None:
-        """Verify that the files and volumes of running containers exist."""
+        """Verify that the files and volumes of running containers exist, and the order of the driver's calls."""
+        for problem in self._node.driver.violations:
+            self.violate(f"the volume driver was called in the wrong order: {problem}")
         for container in self._node.runtime.running():
             for mount in container.config.mounts:
                 text = f"{mount.container_path} of container {container.name} of pod {container.sandbox.uid}"
@@ -230,6 +232,7 @@ class Invariants(Observer, Receiver):
                 self._verify_config(container, pods[container.sandbox.uid])
                 if node.resizes:
                     self._verify_resources(container, pods[container.sandbox.uid])
+        self._verify_claims(pods)
         for sandbox in node.runtime.sandboxes.values():
             name = sandbox.config.metadata.name
             desired = sandbox.uid in pods or name.removesuffix("-node-1") in static
@@ -277,6 +280,25 @@ class Invariants(Observer, Receiver):
                 files = read_files(Path(mount.host_path))
                 text = f"{MOUNT_PATH} of container {container.name} of pod {container.sandbox.uid}"
                 self._expect(files == expected, f"{text} contains {files} instead of {expected}")
+
+    def _verify_claims(self, pods: Mapping[str, dict[str, Any]]) -> None:
+        """Verify that the volumes of claims are mounted for the pods that run, and for no others."""
+        driver, used = self._node.driver, set[str]()
+        for container in self._node.runtime.running():
+            uid = container.sandbox.uid
+            volumes = pods[uid]["spec"].get("volumes") or () if uid in pods else ()
+            claims = {each["persistentVolumeClaim"]["claimName"] for each in volumes if "persistentVolumeClaim" in each}
+            used |= claims
+            mounted = driver.mounted_for(uid)
+            self._expect(
+                claims == set(mounted), f"pod {uid} has the claims {sorted(claims)}, but {mounted} are mounted"
+            )
+        running = {container.sandbox.uid for container in self._node.runtime.running()}
+        for uid in sorted(driver.pods() - running):
+            self._expect(uid in pods, f"volumes of pod {uid} remain mounted after its deletion")
+            used |= set(driver.mounted_for(uid))
+        staged = driver.handles()
+        self._expect(set(staged) == used, f"the volumes {staged} are staged, but {sorted(used)} are used")
 
     def _verify_resources(self, container: Container, pod: dict[str, Any]) -> None:
         status, actual = pod.get("status") or {}, quota(container.config)

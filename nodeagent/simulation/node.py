@@ -37,12 +37,13 @@ from nodeagent.simulation.apiserver import SimulatedApiServer
 from nodeagent.simulation.channel import SimulatedChannel
 from nodeagent.simulation.runtime import SimulatedRuntime
 from nodeagent.simulation.transport import Network, SimulatedTransport
+from nodeagent.simulation.volume_driver import CLAIMS, PERSISTENT_VOLUME_CLAIMS, SimulatedDriver, claim_objects
 from nodeagent.testing import FakeCgroups, FakeDeviceProvider, FakeStats
 
 if TYPE_CHECKING:
     from nodeagent.config.load import Loaded
 
-NODE = "node-1"
+NODE, NAMESPACE = "node-1", "default"
 DEVICE = "simulated.test/device"
 _CPUS = 2
 MAX_PIDS = 1000
@@ -56,6 +57,7 @@ PLUGINS = frozenset(
         "eviction",
         "image_pull",
         "object_reader",
+        "persistent_claims",
         "pod_admission",
         "pod_source_api",
         "pod_source_file",
@@ -71,8 +73,8 @@ _log = logging.getLogger(__name__)
 class Host:
     """Plugin with the components that belong to the kernel of the node."""
 
-    def __init__(self) -> None:
-        self.cgroups, self.stats = FakeCgroups(), FakeStats()
+    def __init__(self, driver: SimulatedDriver) -> None:
+        self.cgroups, self.stats, self.driver = FakeCgroups(), FakeStats(), driver
         self.cgroups.resources = linux_resources
         self.press(pids=0)
 
@@ -87,6 +89,10 @@ class Host:
     @hookimpl
     def nodeagent_provide_stats(self) -> FakeStats:
         return self.stats
+
+    @hookimpl
+    def nodeagent_provide_persistent_volume_kinds(self) -> Sequence[SimulatedDriver]:
+        return [self.driver]
 
     @hookimpl
     def nodeagent_provide_device_providers(self) -> Sequence[FakeDeviceProvider]:
@@ -152,7 +158,8 @@ class Node:
         self.server = SimulatedApiServer(seed, self.clock, self.trace)
         self.network = Network(loop, self.server, Latency(f"{seed}/api", 0.02, 2.0))
         self.runtime_latency = Latency(f"{seed}/cri", 0.01, 5.0)
-        self.host, self.unruly = Host(), Unruly()
+        self.driver = SimulatedDriver(seed, directory / "root", self._is_running)
+        self.host, self.unruly = Host(self.driver), Unruly()
         self.disk = SimulatedDisk(seed, directory / "root")
         self.directory = directory
         self.manifests = directory / "manifests"
@@ -169,6 +176,9 @@ class Node:
         self.resizes = release is NEWEST
         """``True`` if pods can be resized in the release of the agent."""
         self._loaded = _configuration(directory, release)
+        for claim in CLAIMS:
+            for collection, obj in claim_objects(claim, NAMESPACE).items():
+                self.server.create(collection, obj, NAMESPACE if collection == PERSISTENT_VOLUME_CLAIMS else "")
 
     def replacements(self) -> list[tuple[object, str, object]]:
         """Return the attributes to replace: owner, name and value."""
@@ -179,6 +189,9 @@ class Node:
             # Each start of the agent would read the metadata of all installed distributions.
             (importlib.metadata, "entry_points", functools.cache(importlib.metadata.entry_points)),
         ]
+
+    def _is_running(self, pod_uid: str) -> bool:
+        return any(container.sandbox.uid == pod_uid for container in self.runtime.running())
 
     def start(self) -> None:
         """Start the agent as a new process."""

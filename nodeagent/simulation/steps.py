@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nodeagent.base.simulation.steps import CALM_SECONDS, ROUND_SECONDS, Step
+from nodeagent.simulation.volume_driver import CLAIMS
 
 _PODS, _MAPS = 6, 2
 _RATE = 1 / 40.0
@@ -68,6 +69,7 @@ def _create(chance: random.Random) -> dict[str, Any]:
         "device": chance.random() < 0.4,
         "config": _map(chance) if chance.random() < 0.4 else "",
         "cpu": chance.choice((0, 0, 100, 300)),
+        "claim": chance.choice(CLAIMS) if chance.random() < 0.6 else "",
     }
 
 
@@ -119,6 +121,14 @@ def _slow(chance: random.Random) -> dict[str, Any]:
     return {"factor": chance.choice((10, 100, 1000)), **_seconds(chance)}
 
 
+def _fail_driver(chance: random.Random) -> dict[str, Any]:
+    return {"call": chance.choice(_DRIVER_CALLS), "uncertain": chance.random() < 0.5, **_seconds(chance)}
+
+
+def _hang_driver(chance: random.Random) -> dict[str, Any]:
+    return {"call": chance.choice(_DRIVER_CALLS), **_seconds(chance)}
+
+
 def _slow_threads(chance: random.Random) -> dict[str, Any]:
     return {"factor": chance.choice((10, 100)), **_seconds(chance)}
 
@@ -152,6 +162,17 @@ _CALLS: Sequence[str] = (
     "ImageStatus",
     "ExecSync",
 )
+_DRIVER_CALLS: Sequence[str] = (
+    "*",
+    "mount",
+    "mount.after",
+    "mount_device",
+    "mount_device.after",
+    "unmount",
+    "unmount.after",
+    "unmount_device",
+    "unmount_device.after",
+)
 _KINDS: dict[str, tuple[float, Callable[[random.Random], dict[str, Any]]]] = {
     "create_pod": (8, _create),
     "delete_pod": (5, _delete),
@@ -179,6 +200,8 @@ _KINDS: dict[str, tuple[float, Callable[[random.Random], dict[str, Any]]]] = {
     "hang_runtime": (1, _hang),
     "fail_runtime": (1, _fail),
     "slow_runtime": (0.7, _slow),
+    "fail_driver": (1, _fail_driver),
+    "hang_driver": (0.7, _hang_driver),
     "lose_network": (0.4, _seconds),
     "fill_disk": (0.7, _seconds),
     "slow_disk": (0.7, _slow_threads),

@@ -42,13 +42,31 @@ class Runtime:
         return [container for container in self.containers.values() if container.running]
 
 
+@dataclass
+class Driver:
+    """Volumes that are mounted, by UID of the pod, and those that are staged."""
+
+    mounted: dict[str, list[str]] = field(default_factory=dict)
+    staged: list[str] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+
+    def pods(self) -> set[str]:
+        return set(self.mounted)
+
+    def mounted_for(self, uid: str) -> list[str]:
+        return self.mounted.get(uid, [])
+
+    def handles(self) -> list[str]:
+        return self.staged
+
+
 class Host:
     """A node without an agent, whose runtime and API server the test changes."""
 
     def __init__(self, manifests: Path) -> None:
         self.loop, self.runtime, self.trace = Loop(), Runtime(), Trace()
         self.server = SimpleNamespace(objects={PODS: {}}, watches=[], changed=None, find=self._find)
-        self.network = SimpleNamespace(receiver=None)
+        self.network, self.driver = SimpleNamespace(receiver=None), Driver()
         self.process, self.failure, self.manifests, self.resizes = 1, None, manifests, True
         self.invariants = Invariants(self)
 
@@ -245,6 +263,14 @@ def test_volume_with_files_of_two_versions_is_a_violation(host, tmp_path, files)
     host.invariants.verify_mounts()
 
     assert host.violation == f"/config of container web of pod c has files of two versions: {files}"
+
+
+def test_call_of_the_volume_driver_in_the_wrong_order_is_a_violation(host):
+    host.driver.violations.append("unstaged data-0 while mounted")
+
+    host.invariants.verify_mounts()
+
+    assert host.violation == "the volume driver was called in the wrong order: unstaged data-0 while mounted"
 
 
 # --- restart policies
@@ -589,6 +615,34 @@ def test_volume_that_does_not_match_its_config_map_differs(host, tmp_path):
     for name in ("one", "other"):
         (tmp_path / name).write_text("2")
     assert host.invariants.verify_converged(final=True)
+
+
+CLAIM = {"volumes": [{"name": "data"}, {"name": "claim", "persistentVolumeClaim": {"claimName": "data-0"}}]}
+
+
+def test_claims_of_running_pods_are_mounted(host):
+    running_pod(host, spec=CLAIM)
+    running_pod(host, "b")
+    host.driver.staged, host.driver.mounted = ["data-0"], {"a": ["data-0"]}
+    assert host.invariants.verify_converged(final=True), host.violation
+
+    host.driver.mounted = {}
+    assert_differs(host, "pod a has the claims ['data-0'], but [] are mounted")
+
+    host.invariants.violation, host.driver.mounted = "", {"a": ["data-0"], "b": ["data-1"]}
+    assert_differs(host, "pod b has the claims [], but ['data-1'] are mounted")
+
+
+def test_claims_of_deleted_pods_are_not_mounted(host):
+    host.add("done", phase="Succeeded", policy="Never", spec=CLAIM)
+    host.driver.staged, host.driver.mounted = ["data-0"], {"done": ["data-0"]}
+    assert host.invariants.verify_converged(final=True), host.violation
+
+    host.driver.mounted = {"gone": ["data-0"]}
+    assert_differs(host, "volumes of pod gone remain mounted after its deletion")
+
+    host.invariants.violation, host.driver.mounted = "", {}
+    assert_differs(host, "the volumes ['data-0'] are staged, but [] are used")
 
 
 def limited(milli):
