@@ -15,7 +15,7 @@ from nodeagent.contracts.runtime import (
     RuntimePod,
     SandboxStatus,
 )
-from nodeagent.errors import NotFound
+from nodeagent.errors import NotFound, RuntimeFailure
 from nodeagent.pleg.termination_message import with_message
 
 
@@ -32,17 +32,21 @@ class PodCache:
         """UIDs of listed pods whose status could not be read."""
         self._listed: set[str] | None = None
         """UIDs of the pods of the last listing, without those that were removed since."""
+        self._outdated: dict[str, set[str]] = {}
+        """IDs of changed sandboxes and containers whose status could not be read since the change, by pod."""
 
     def get(self, uid: str) -> RuntimePod | None:
         return self._pods.get(uid)
 
     def is_known(self, uid: str) -> bool:
-        return uid not in self._unread
+        return uid not in self._unread and uid not in self._outdated
 
     def listed(self, uids: Collection[str]) -> None:
         """Record that only these pods exist in the runtime."""
         self._listed = set(uids)
         self._unread.intersection_update(uids)
+        for uid in [uid for uid in self._outdated if uid not in self._listed]:
+            del self._outdated[uid]
 
     def failed(self, uid: str) -> None:
         """Record that the status of a listed pod could not be read; a status that was read earlier remains valid."""
@@ -69,6 +73,7 @@ class PodCache:
         """Drop a pod that was removed from the runtime; a concurrent relist that has listed it queries it again."""
         self._pods.pop(uid, None)
         self._unread.discard(uid)
+        self._outdated.pop(uid, None)
         if self._listed is not None:
             self._listed.discard(uid)
 
@@ -76,6 +81,16 @@ class PodCache:
         self, uid: str, touched: frozenset[str] | None = None, created: SandboxStatus | None = None
     ) -> RuntimePod | None:
         """Refresh the status of a pod; see :class:`~nodeagent.podworker.interfaces.PodObserver`."""
+        try:
+            return await self._refresh(uid, touched, created)
+        except (RuntimeFailure, asyncio.CancelledError):
+            if touched:
+                self._outdated.setdefault(uid, set()).update(touched)
+            raise
+
+    async def _refresh(
+        self, uid: str, touched: frozenset[str] | None, created: SandboxStatus | None
+    ) -> RuntimePod | None:
         started = self._clock.now()
         known = self._pods.get(uid)
         runtime = self._runtime()
@@ -97,8 +112,15 @@ class PodCache:
         if newer is not None and newer is not known and newer.observed_at > started:
             return newer  # A concurrent refresh that started later has finished first.
         pod = _assemble(uid, known, statuses, started)
+        self._note_read(uid, touched)
         self.put(pod)
         return self._pods.get(uid)
+
+    def _note_read(self, uid: str, read: frozenset[str] | None) -> None:
+        """Record that the sandboxes and containers of a pod with the IDs *read*, or all, were read."""
+        outdated = self._outdated.pop(uid, set()) - (read or set())
+        if outdated and read is not None:
+            self._outdated[uid] = outdated
 
     async def observe(
         self, uid: str, sandbox_ids: Sequence[str], container_ids: Sequence[str], changed: frozenset[str], at: float
@@ -110,10 +132,12 @@ class PodCache:
         known = self._pods.get(uid)
         if known is not None and known.observed_at > at:
             return known
+        changed |= self._outdated.get(uid, set())
         statuses = await self._query(known, sandbox_ids, container_ids, changed)
         newer = self._pods.get(uid)
         if newer is not known and newer is not None and newer.observed_at > at:
             return newer
+        self._note_read(uid, changed)
         self.put(_assemble(uid, known, statuses, at))
         return self._pods.get(uid)
 

@@ -18,7 +18,7 @@ class PodObserver(Protocol):
         ...
 
     def is_known(self, uid: str) -> bool:
-        """Return false if the pod exists in the runtime, but its status could not be read yet."""
+        """Return false if the status of the pod in the runtime could not be read yet, or not since a change."""
         ...
 
     def pods(self) -> Iterable[RuntimePod]:

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from nodeagent.errors import RuntimeFailure
 from nodeagent.pleg.cache import PodCache
 from nodeagent.testing import FakeRuntime, make_pod
 
@@ -104,3 +105,52 @@ async def test_newer_result_is_not_replaced_by_an_older_one(cache, runtime, cloc
     queried(runtime)
     assert await cache.observe(POD.uid, [], [], frozenset({container}), at) is newest
     assert queried(runtime) == []
+
+
+@pytest.fixture
+async def outdated(cache, runtime, clock):
+    """A container whose status could not be read since it was changed."""
+    container = runtime.start("a", POD)
+    runtime.start("b", POD)
+    await cache.refresh(POD.uid)
+    await clock.advance(1)
+    runtime.fail("container_status", RuntimeFailure("no response"))
+    with pytest.raises(RuntimeFailure):
+        await cache.refresh(POD.uid, frozenset({container}))
+    queried(runtime)
+    return container
+
+
+async def test_pod_whose_changed_container_cannot_be_read_is_not_known(cache, runtime, outdated):
+    assert not cache.is_known(POD.uid)
+
+    await cache.refresh(POD.uid)
+
+    assert outdated in queried(runtime)
+    assert cache.is_known(POD.uid)
+
+
+async def test_relist_reads_a_container_that_could_not_be_read_since_a_change(cache, runtime, clock, outdated):
+    observed = cache.get(POD.uid)
+    sandboxes, containers = [each.id for each in observed.sandboxes], [each.id for each in observed.containers]
+
+    await cache.observe(POD.uid, sandboxes, containers, frozenset(), clock.now())
+
+    assert queried(runtime) == [outdated]
+    assert cache.is_known(POD.uid)
+
+
+async def test_refresh_of_other_containers_leaves_the_outdated_one(cache, runtime, outdated):
+    other = cache.get(POD.uid).newest("b").id
+
+    await cache.refresh(POD.uid, frozenset({other}))
+    assert not cache.is_known(POD.uid)
+
+    await cache.refresh(POD.uid, frozenset({outdated}))
+    assert cache.is_known(POD.uid)
+
+
+async def test_outdated_containers_of_a_removed_pod_are_forgotten(cache, outdated):
+    cache.listed([])
+
+    assert cache.is_known(POD.uid)
