@@ -344,9 +344,10 @@ class Connection(asyncio.Protocol):
 
     def _check_idle(self) -> None:
         """Close the connection at the end of its idle timeout, and check it again when that may have ended."""
-        idle_seconds = self._loop.time() - self.unused_since if self.task is None else 0.0
-        if idle_seconds < self._idle_seconds:
-            self._timer = self._loop.call_later(self._idle_seconds - idle_seconds, self._check_idle)
+        now = self._loop.time()
+        idle_until = (self.unused_since if self.task is None else now) + self._idle_seconds
+        if now < idle_until:  # Not a remaining time, as the sum with one that is very short is the current time.
+            self._timer = self._loop.call_at(idle_until, self._check_idle)
         else:
             self.force_close()
 
