@@ -55,6 +55,8 @@ class FakePersistentKind(Faults):
         self.refreshes = False
         self.calls: list[tuple[str, str]] = []
         """Calls with an effect: method and volume handle."""
+        self.requests: list[MountRequest] = []
+        """Requests of all calls of :meth:`mount_device` and :meth:`mount`."""
         self.expanded: list[int] = []
         self.violations: list[str] = []
 
@@ -100,6 +102,7 @@ class FakePersistentKind(Faults):
         return self.refreshes
 
     async def mount_device(self, request: MountRequest) -> DeviceOnDisk:
+        self.requests.append(request)
         handle, staging = _handle(request.spec), self._staging(_handle(request.spec))
         staging.mkdir(parents=True, exist_ok=True)
         await self._pass("mount_device")
@@ -123,6 +126,7 @@ class FakePersistentKind(Faults):
         return [self._device(path) for path in sorted(self._plugin.glob("*"))]
 
     async def mount(self, request: MountRequest) -> MountedVolume:
+        self.requests.append(request)
         handle, directory = _handle(request.spec), request.directory
         await self._pass("mount")
         if not (self._staging(handle) / "staged").exists():

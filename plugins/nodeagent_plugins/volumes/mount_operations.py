@@ -85,7 +85,7 @@ class MountOperations:
         if not request.remount:
             expansion = self._expander.expand_at_mount(volume, desired, volume.mounts[pod_uid].volume)
             await self._attempt(desired, _expansion_step(spec.mode), expansion)
-        self._mounted(volume, desired, mounted, first=before is None or not request.remount)
+        self._mounted(volume, desired, mounted, first=not request.remount)
 
     async def set_up(self, volume: NodeVolume, pod_uid: str) -> None:
         """Set up or refresh a volume of an adapted kind; after a failure it counts as possibly mounted.
@@ -116,9 +116,6 @@ class MountOperations:
         mount.state = MountState.UNCERTAIN
         await volume.kind.unmount(mount.volume)
         del volume.mounts[pod_uid]
-        if not volume.mounts and volume.device_state is DeviceState.NOT_MOUNTED:
-            volume.selinux_label = ""
-            volume.expansion_stopped = volume.expansion_failed = False
 
     async def unmount_device(self, volume: NodeVolume) -> None:
         """Unstage a volume that no pod uses.
@@ -194,8 +191,7 @@ class MountOperations:
         kind, before = volume.features.device, volume.device_state
         assert kind is not None
         volume.device_state = DeviceState.UNCERTAIN
-        if before is DeviceState.NOT_MOUNTED:
-            volume.selinux_label = request.selinux_label
+        volume.selinux_label = request.selinux_label
         try:
             device = await kind.mount_device(request)
         except (UncertainVolumeError, asyncio.CancelledError):
@@ -217,8 +213,7 @@ class MountOperations:
             on_disk = VolumeOnDisk(uid, spec.name, desired.directory, spec.mode, "", request.selinux_label, spec)
             on_disk = replace(on_disk, unique_name=shared_name(volume.kind, volume.unique_name, on_disk))
             mount = volume.mounts[uid] = PodMount(on_disk, MountState.UNCERTAIN)
-            if volume.device_state is DeviceState.NOT_MOUNTED:
-                volume.selinux_label = request.selinux_label
+            volume.selinux_label = request.selinux_label
         mount.names, mount.spec = desired.names, spec
         mount.volume = replace(mount.volume, spec=spec)
         try:

@@ -13,7 +13,7 @@ from nodeagent.contracts.events import EventType
 from nodeagent.contracts.persistent_volumes import ClaimResolver, PersistentVolumeKind, VolumeMode, VolumeSpec
 from nodeagent.errors import NodeAgentError, VolumeError
 from nodeagent.model.pod import Pod, Volume
-from nodeagent_plugins.volumes.actual_state import DesiredMount, MountState, NodeVolume, NodeVolumes
+from nodeagent_plugins.volumes.actual_state import DesiredMount, NodeVolume, NodeVolumes
 from nodeagent_plugins.volumes.expansion import claim_size
 from nodeagent_plugins.volumes.features import features_of
 from nodeagent_plugins.volumes.kinds import AdaptedKind, Kinds, shared_name, unique_name
@@ -203,7 +203,7 @@ class Populator:
             mount.released = False
         if desired is not None:
             desired.pod, desired.spec = pod, spec
-            desired.requested = refresh or desired.requested or mount is None or mount.state is not MountState.MOUNTED
+            desired.requested = refresh or desired.requested
 
     def _find(self, pod: Pod, spec: VolumeSpec) -> PersistentVolumeKind:
         try:

@@ -60,7 +60,9 @@ class Reconciler:
                 self._waiters.pop(pod_uid, None)
 
     def step(self, volume: NodeVolume) -> None:
-        """Start the operations that are due for one volume."""
+        """Start the operations that are due for one volume; none if it was removed."""
+        if self.volumes.get(volume.unique_name) is not volume:
+            return
         if volume.paced:
             for uid in volume.desired:
                 if volume.needs_mount(uid):

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from nodeagent.contracts.api import NODES
+import msgspec
+
+from nodeagent.contracts.api import NODES, PERSISTENT_VOLUME_CLAIMS
 from nodeagent.contracts.context import AgentContext
 from nodeagent.model.pod import Pod
 from nodeagent.testing import FakeApi, FakeClock, FakeRecorder, make_context
@@ -81,12 +85,12 @@ class Host:
         self.running.discard(pod.uid)
         await self.manager.release(pod.uid)
 
-    def report(self, *, attached: bool = True) -> None:
+    def report(self, *, attached: bool = True, device_path: str = "") -> None:
         """Update the node status as the reporter and the controller do."""
         names = list(self.manager.volumes_in_use() or ())
         status: dict[str, Any] = {"volumesInUse": names}
         if attached:
-            status["volumesAttached"] = [{"name": name, "devicePath": ""} for name in names]
+            status["volumesAttached"] = [{"name": name, "devicePath": device_path} for name in names]
         self.node["status"] = status
         assert self.api is not None
         self.api.put(NODES, self.node)
@@ -96,3 +100,27 @@ class Host:
     @property
     def methods(self) -> list[str]:
         return [method for method, _ in self.kind.calls]
+
+
+@asynccontextmanager
+async def running(
+    root: Path, clock: FakeClock, api: FakeApi | None = None, *, attach: bool = False, **components: Any
+) -> AsyncIterator[Host]:
+    """Run a node with the claim ``data``, and check at the end that no call violated the order of a driver.
+
+    :param attach: volumes have to be attached; requires an API.
+    """
+    host = Host(root, clock, api, **components)
+    spec = host.claims.add("data")
+    if api is not None:
+        api.put(NODES, host.node)
+        api.put(PERSISTENT_VOLUME_CLAIMS, msgspec.to_builtins(spec.claim))
+    host.kind.needs_attach = attach
+    host.start()
+    await clock.advance(0)
+    try:
+        yield host
+    finally:
+        host.kind.recover()
+        await host.kill()
+    assert host.kind.violations == []

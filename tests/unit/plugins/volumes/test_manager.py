@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,16 @@ import pytest
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.storage_operations import OPERATIONS
 from nodeagent.contracts.volumes import MountedVolume
-from nodeagent.errors import VolumeError
+from nodeagent.errors import VolumeError, VolumesNotReady
 from nodeagent.model.pod import Pod, Volume
-from nodeagent.testing import FakeObjects, FakeRecorder, make_pod
+from nodeagent.testing import FakeApi, FakeClock, FakeObjects, FakeRecorder, make_pod
 from nodeagent_plugins import volumes
 from nodeagent_plugins.volumes import manager as manager_module
 from nodeagent_plugins.volumes.manager import Manager
 from nodeagent_plugins.volumes.metrics import MOUNT, UNMOUNT, VOLUMES
 
 from .conftest import FakeMounter, new_manager, pod_with
+from .host import Host, claim_pod, running
 
 
 async def test_pod_without_volumes_needs_no_thread(manager: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -373,3 +375,202 @@ async def test_volume_is_set_up_again_after_a_failed_refresh(context: AgentConte
     await manager.prepare(pod)
 
     assert kind.setups == 3
+
+
+async def test_release_leaves_a_volume_that_another_pod_has_mounted_since(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = claim_pod("a"), claim_pod("b")
+    await host.begin(old)
+    removed, remove = asyncio.Event(), host.manager._remove_directories
+
+    async def remove_later(*arguments: Any) -> None:
+        await removed.wait()
+        await remove(*arguments)
+
+    monkeypatch.setattr(host.manager, "_remove_directories", remove_later)
+    releasing = asyncio.create_task(host.end(old))
+    await host.clock.advance(0)
+    assert host.manager.states() == []
+    await (await host.begin(new))
+    removed.set()
+    await releasing
+
+    assert [(state.pod_uid, state.phase) for state in host.manager.states()] == [(new.uid, "Mounted")]
+    await host.end(new)
+    await host.clock.advance(0)
+    assert host.methods == ["mount_device", "mount", "unmount", "unmount_device"] * 2
+
+
+@pytest.fixture
+async def host(tmp_path: Path, clock: FakeClock) -> AsyncIterator[Host]:
+    async with running(tmp_path, clock) as host:
+        yield host
+
+
+@pytest.fixture
+async def attached(tmp_path: Path, clock: FakeClock) -> AsyncIterator[Host]:
+    async with running(tmp_path, clock, FakeApi(clock), attach=True) as host:
+        yield host
+
+
+async def test_claim_that_is_not_bound_is_reported(host: Host) -> None:
+    with pytest.raises(VolumeError) as raised:
+        await host.manager.prepare(claim_pod(claim="nope"))
+    assert str(raised.value) == (
+        "Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[], "
+        "failed to process volumes=[v]: error processing PVC default/nope: PVC is not bound"
+    )
+
+
+async def test_mounted_volume_survives_an_unreadable_claim(host: Host) -> None:
+    first = await (await host.begin(claim_pod()))
+    host.claims.fail("resolve", VolumeError("error processing PVC default/data: failed to fetch PVC"))
+    assert await host.manager.prepare(claim_pod()) == first
+    await host.clock.advance(200)
+    assert host.methods == ["mount_device", "mount"]
+
+
+async def test_timed_out_wait_records_no_event(attached: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nodeagent_plugins.volumes.manager.WAIT_SECONDS", 0.01)
+    with pytest.raises(VolumeError) as raised:
+        await attached.manager.prepare(claim_pod())
+    assert str(raised.value).endswith(
+        "unmounted volumes=[v], unattached volumes=[v], failed to process volumes=[]: context deadline exceeded"
+    )
+    assert attached.recorder.events == []
+
+
+async def test_pod_is_rejected_at_the_attach_limit(attached: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = attached
+    monkeypatch.setattr("nodeagent_plugins.volumes.manager.WAIT_SECONDS", 0.01)
+    with pytest.raises(VolumesNotReady, match="context deadline exceeded"):
+        await host.manager.prepare(claim_pod())
+    assert host.context.pods.kills == []  # type: ignore[attr-defined]
+    host.kind.limit_reached = True
+    with pytest.raises(VolumesNotReady, match="context deadline exceeded"):
+        await host.manager.prepare(claim_pod())
+    (kill,) = host.context.pods.kills  # type: ignore[attr-defined]
+    assert (kill.uid, kill.status_reason) == ("uid-web", "VolumeAttachmentLimitExceeded")
+    assert kill.message == (
+        "Node has reached its volume attachment limit, rejecting pod. unmounted volumes=[v], unattached volumes=[v], "
+        "failed to process volumes=[]: context deadline exceeded"
+    )
+    assert [event.note for event in host.recorder.of("VolumeAttachmentLimitExceeded")] == [kill.message]
+
+
+async def test_kind_is_removed_after_its_last_volume(context: AgentContext, mounter: FakeMounter) -> None:
+    old, other, pods = ThirdPartyKind(), RefreshedKind(), context.pods
+    manager = Manager(context, [old, other], mounter)
+    known, unknown = (pod_with({"name": "r", "hostPath": {"path": "/remote/a"}}, name=name) for name in ("a", "b"))
+    pods.add(known)  # type: ignore[attr-defined]
+    with pytest.raises(VolumeError, match="the volumes on this node have not been found yet, try again"):
+        manager.replace_kinds([old], [])
+    manager.replace_kinds([], [])
+    await manager.prepare(pod_with({"name": "data", "emptyDir": {}}, name="c"))
+    for pod in (unknown, known):
+        await manager.prepare(pod)
+    with pytest.raises(VolumeError, match=r"pods use volumes of kind example\.com~remote: default/a, uid-b"):
+        manager.replace_kinds([old], [])
+    pods.pods.clear()  # type: ignore[attr-defined]
+    for pod in (unknown, known):
+        await manager.release(pod.uid)
+    manager.replace_kinds([old], [])
+    with pytest.raises(VolumeError, match="volumes of type hostPath are not supported"):
+        await manager.prepare(known)
+
+
+async def test_pod_that_has_not_mounted_its_volumes_yet_uses_their_kind(
+    context: AgentContext, mounter: FakeMounter
+) -> None:
+    kind = ThirdPartyKind()
+    manager = Manager(context, [kind], mounter)
+    await manager.release("unknown")
+    context.pods.add(pod_with({"name": "r", "hostPath": {"path": "/remote/a"}}))  # type: ignore[attr-defined]
+    with pytest.raises(VolumeError, match=r"pods use volumes of kind example\.com~remote: default/web"):
+        manager.replace_kinds([kind], [])
+
+
+async def test_release_removes_the_empty_files_of_sub_paths(manager: Manager, context: AgentContext) -> None:
+    base = context.pod_dir("u") / "volume-subpaths"
+    for name in ("cfg/main/0", "cfg/main/1", "cfg/init/0"):
+        (base / name).parent.mkdir(parents=True, exist_ok=True)
+        (base / name).touch()
+    await manager.release("u")
+    assert not base.exists()
+
+
+async def test_release_keeps_content_in_the_directory_of_sub_paths(
+    manager: Manager, context: AgentContext, tmp_path: Path
+) -> None:
+    base, empty = context.pod_dir("u") / "volume-subpaths/cfg", tmp_path / "empty"
+    base.mkdir(parents=True)
+    empty.touch()
+    (base / "file").write_text("content")
+    (base / "link").symlink_to(empty)
+    (base / "placeholder").touch()
+    await manager.release("u")
+    assert sorted(path.name for path in base.iterdir()) == ["file", "link"]
+
+
+async def test_used_volumes_are_measured(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    pod = claim_pod()
+    assert await host.manager.measure(pod.uid, "v") is None
+    host.kind.hang("mount")
+    await host.begin(pod)
+    assert await host.manager.measure(pod.uid, "v") is None, "it is not mounted yet"
+    host.kind.recover()
+    await host.clock.advance(0)
+    figures = await host.manager.measure(pod.uid, "v")
+    assert figures is not None and (figures.available, figures.capacity, figures.used) == (1, 3, 2)
+    assert await host.manager.measure(pod.uid, "other") is None
+    host.kind.fail("measure", VolumeError("no"))
+    with pytest.raises(VolumeError):
+        await host.manager.measure(pod.uid, "v")
+
+
+async def test_volume_of_a_kind_without_figures_is_not_measured(manager: Manager) -> None:
+    pod = pod_with({"name": "scratch", "emptyDir": {}})
+    await manager.prepare(pod)
+    assert await manager.measure(pod.uid, "scratch") is None
+
+
+async def test_pods_with_volumes_are_those_with_directories_of_volumes(manager: Manager, context: AgentContext) -> None:
+    assert manager.pods_with_volumes() == []
+    (context.pod_dir("b") / "volumes/kind/v").mkdir(parents=True)
+    (context.pod_dir("a") / "volumeDevices/kind").mkdir(parents=True)
+    (context.pod_dir("a") / "volumeDevices/kind/v").touch()
+    (context.pod_dir("c") / "volumes/kind").mkdir(parents=True)
+    (context.pod_dir("d") / "containers").mkdir(parents=True)
+    assert manager.pods_with_volumes() == ["a", "b"]
+
+
+async def test_unreadable_parent_fails_the_pod(manager: Manager, context: AgentContext) -> None:
+    pod = pod_with({"name": "scratch", "emptyDir": {}})
+    context.pod_dir(pod.uid).mkdir(parents=True)
+    (context.pod_dir(pod.uid) / "volumes").touch()
+    with pytest.raises(VolumeError, match=r"failed to create volume directories of pod uid-web: .*volumes"):
+        await manager.prepare(pod)
+
+
+async def test_released_pod_reports_each_volume_that_remains(host: Host) -> None:
+    host.claims.add("other")
+    pod = pod_with(*({"name": name, "persistentVolumeClaim": {"claimName": name}} for name in ("other", "data")))
+    await host.begin(pod)
+    host.kind.fail("unmount", VolumeError("busy"))
+    host.kind.fail("unmount", VolumeError("gone"))
+    with pytest.raises(VolumeError) as raised:
+        await host.end(pod)
+    assert str(raised.value) == "mounted volumes=[data other]: other: busy; data: gone"
+    await host.clock.advance(0.5)
+    await host.end(pod)
+    assert host.manager.states() == []
+
+
+async def test_release_times_out(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nodeagent_plugins.volumes.manager.WAIT_SECONDS", 0.01)
+    pod = claim_pod()
+    await host.begin(pod)
+    host.kind.hang("unmount")
+    with pytest.raises(VolumeError, match=r"mounted volumes=\[v\]: context deadline exceeded"):
+        await host.end(pod)

@@ -17,20 +17,15 @@ from nodeagent_plugins.volumes import population
 from nodeagent_plugins.volumes.population import READ_AGAIN_SECONDS, check_mode, used_volumes
 
 from .conftest import pod_with
-from .host import Host, claim_pod
+from .host import Host, claim_pod, running
 
 FILESYSTEM, BLOCK = VolumeMode.FILESYSTEM, VolumeMode.BLOCK
 
 
 @pytest.fixture
 async def host(tmp_path: Path, clock: FakeClock) -> AsyncIterator[Host]:
-    host = Host(tmp_path, clock, None)
-    host.claims.add("data")
-    host.start()
-    yield host
-    host.kind.recover()
-    await host.kill()
-    assert host.kind.violations == []
+    async with running(tmp_path, clock) as host:
+        yield host
 
 
 def test_volumes_are_used_in_the_modes_of_all_containers() -> None:
@@ -155,3 +150,9 @@ async def test_node_status_is_reported_when_a_volume_has_to_be_attached(tmp_path
     assert host.statuses == before + 1
     assert host.manager.volumes_in_use() == ["kubernetes.io/fake/fake.example^data"]
     await host.kill()
+
+
+async def test_mode_of_the_volume_has_to_match(host: Host) -> None:
+    host.claims.add("data", block=True)
+    with pytest.raises(VolumeError, match="volume v has volumeMode Block, but is specified in volumeMounts"):
+        await host.manager.prepare(claim_pod())

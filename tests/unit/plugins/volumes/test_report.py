@@ -15,17 +15,13 @@ from nodeagent.podworker.stages import volume_text
 from nodeagent.testing import FakeClock
 from nodeagent_plugins.volumes.report import VolumeReporter
 
-from .host import Host, claim_pod
+from .host import Host, claim_pod, running
 
 
 @pytest.fixture
 async def host(tmp_path: Path, clock: FakeClock) -> AsyncIterator[Host]:
-    host = Host(tmp_path, clock, None)
-    host.claims.add("data")
-    host.start()
-    yield host
-    host.kind.recover()
-    await host.kill()
+    async with running(tmp_path, clock) as host:
+        yield host
 
 
 async def test_report_contains_claim_error_and_next_attempt(host: Host) -> None:

@@ -9,26 +9,24 @@ from pathlib import Path
 import pytest
 
 from nodeagent.contracts.api import NODES
+from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.persistent_volumes import VolumeState
 from nodeagent.errors import VolumeError
-from nodeagent.testing import FakeApi, FakeClock
+from nodeagent.testing import FakeApi, FakeClock, FakeVolumeKind
 from nodeagent.testing.context import make_config
 from nodeagent.testing.persistent_volumes import uncertain
+from nodeagent_plugins.volumes.manager import Manager
 
-from .conftest import pod_with
-from .host import Host, claim_pod
+from .conftest import FakeMounter, pod_with
+from .host import Host, claim_pod, running
 
 NAME = "kubernetes.io/fake/fake.example^data"
 
 
 @pytest.fixture
 async def host(tmp_path: Path, clock: FakeClock) -> AsyncIterator[Host]:
-    host = Host(tmp_path, clock, None)
-    host.claims.add("data")
-    host.start()
-    yield host
-    host.kind.recover()
-    await host.kill()
+    async with running(tmp_path, clock) as host:
+        yield host
 
 
 def only(host: Host, pod_uid: str = "") -> VolumeState:
@@ -205,3 +203,35 @@ async def test_volume_of_a_terminated_pod_is_detached_last(tmp_path: Path, clock
     assert state.path == ""
     host.kind.recover()
     await host.kill()
+
+
+async def test_empty_dir_is_pending_only_while_it_is_set_up(
+    context: AgentContext, clock: FakeClock, mounter: FakeMounter
+) -> None:
+    kind, pod = FakeVolumeKind(), pod_with({"name": "v", "emptyDir": {}})
+    manager, started = Manager(context, [kind], mounter), context.clock.now()
+    kind.hang("setup")
+    task = asyncio.create_task(manager.prepare(pod))
+    await clock.advance(0)
+    assert manager.pending(pod.uid) == {"v": started}
+    kind.fail("setup", VolumeError("broken"))
+    kind._hangs.pop("setup").set()
+    with pytest.raises(VolumeError, match="broken"):
+        await task
+
+    assert manager.pending(pod.uid) == {}
+    (state,) = manager.states(pod.uid)
+    assert (state.phase, state.call, state.error, state.next_attempt) == ("Mounting", "SetUp", "broken", 0.0)
+    await manager.prepare(pod)
+    assert manager.states(pod.uid)[0].phase == "Mounted" and manager.pending(pod.uid) == {}
+
+
+async def test_pending_volume_has_the_earlier_of_request_and_operation(host: Host) -> None:
+    host.kind.fail("mount", VolumeError("rejected"), times=2)
+    started = host.clock.now()
+    await host.begin(claim_pod())
+    await host.clock.advance(0.25)
+    assert host.manager.pending("uid-web") == {"v": started}
+    host.kind.hang("mount")
+    await host.clock.advance(1)
+    assert host.manager.pending("uid-web") == {"v": started}
