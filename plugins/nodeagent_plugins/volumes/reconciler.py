@@ -114,14 +114,13 @@ class Reconciler:
     def _mount(self, volume: NodeVolume, uid: str) -> None:
         if volume.label_differs(uid) or volume.attachable is None:
             return  # The end of the unmount, or the node status, continues.
-        key = "" if volume.features.device is not None else uid
         if volume.attachable and self._by_controller and not volume.attached:
             if self.is_reported(volume):
                 self._start(volume, "", metrics.VERIFY_ATTACHED, partial(self._operations.verify_attached, volume))
             return
         block = volume.desired[uid].spec.mode is VolumeMode.BLOCK
         name = metrics.MAP if block else metrics.MOUNT
-        self._start(volume, key, name, partial(self._operations.mount, volume, uid), pod_uid=uid)
+        self._start(volume, "", name, partial(self._operations.mount, volume, uid), pod_uid=uid)
 
     def _start(self, volume: NodeVolume, key: str, name: str, work: Callable[[], _Work], *, pod_uid: str = "") -> None:
         observed = partial(self._observed, volume, name, work, pod_uid or key)

@@ -12,6 +12,7 @@ from nodeagent.contracts.pods import Rejection
 from nodeagent.contracts.runtime import SandboxConfig
 from nodeagent.errors import PluginError, PluginUnavailable
 from nodeagent.pluginmanager import PluginManager, QuarantinePolicy
+from nodeagent.testing import make_pod
 
 SANDBOX = SandboxConfig("web", "uid-web", "default", hostname="x")
 
@@ -412,3 +413,240 @@ def test_every_async_hook_declares_its_deadline():
     ]
 
     assert undeclared == []
+
+
+# --- changes at runtime ---------------------------------------------------------------------------------------
+
+
+def provides_kinds(*kinds):
+    class Plugin:
+        @hookimpl
+        def nodeagent_provide_volume_kinds(self):
+            return list(kinds) if kinds else None
+
+    return Plugin()
+
+
+KINDS = "nodeagent_provide_volume_kinds"
+
+
+def with_kinds():
+    """Return a manager whose plugin ``a`` has two objects, ``b`` one, and ``c`` none that provides kinds."""
+    manager = PluginManager()
+    for name, kinds in (("a", [1]), ("a.more", [2]), ("b", [3]), ("c", [])):
+        manager.register(provides_kinds(*kinds), name=name, origin="nodeagent")
+    return manager
+
+
+def test_provider_hook_is_called_on_the_objects_of_one_plugin():
+    manager = with_kinds()
+
+    results = {plugin: manager.provide_from(plugin, KINDS, context=None) for plugin in "abcd"}
+
+    found = {plugin: [(result.plugin, result.value) for result in each] for plugin, each in results.items()}
+    assert found == {"a": [("a", [1]), ("a.more", [2])], "b": [("b", [3])], "c": [], "d": []}
+
+
+def test_provided_objects_are_those_of_a_plugin_and_a_hook():
+    manager = with_kinds()
+    manager.provide_all(KINDS, context=None)
+
+    assert [manager.provided(plugin, KINDS) for plugin in "abcd"] == [[1, 2], [3], [], []]
+    assert manager.provided("a", "nodeagent_provide_pod_sources") == []
+
+
+def test_withdrawn_plugin_can_be_restored_with_its_provided_objects():
+    manager = with_kinds()
+    manager.provide_all(KINDS, context=None)
+
+    withdrawn = manager.withdraw("a", "disabled")
+    states = [(info.name, info.state, info.hooks) for info in manager.plugins()]
+    provided = [manager.provided(plugin, KINDS) for plugin in "ab"]
+    manager.restore("a", withdrawn)
+
+    assert states == [("a", "disabled", ()), ("b", "loaded", (KINDS,)), ("c", "loaded", (KINDS,))]
+    assert provided == [[], [3]]
+    assert [info.name for info in manager.plugins() if info.state == "loaded"] == ["a", "a.more", "b", "c"]
+    assert manager.provided("a", KINDS) == [1, 2]
+
+
+async def test_withdrawn_plugin_is_not_called_by_a_call_in_progress():
+    manager, order = PluginManager(), []
+
+    class Withdraws:
+        @hookimpl
+        async def nodeagent_admit_pod(self):
+            manager.withdraw("b", "disabled")
+
+    manager.register(Withdraws(), name="a")
+    for name in ("b", "b.more", "c"):
+        manager.register(admits(order=order, name=name), name=name)
+
+    assert await manager.call_first("nodeagent_admit_pod", pod=None, active=()) is None
+    assert order == ["c"]
+
+
+async def test_failures_outside_of_calls_count_for_the_quarantine():
+    manager = PluginManager()
+    manager.register(admits(Rejection("No", "because")), name="slow")
+    manager.contain(QuarantinePolicy(failures=2, retry_seconds=60))
+    manager.record_failure("unknown", "blocked the event loop")
+
+    for _ in range(2):
+        assert await manager.call_first("nodeagent_admit_pod", pod=None, active=()) is not None
+        manager.record_failure("slow", "blocked the event loop")
+    assert await manager.call_first("nodeagent_admit_pod", pod=None, active=()) is None
+    assert "blocked the event loop" in manager.calls.quarantines["slow"].last_error
+    assert list(manager.calls.quarantines) == ["slow"]
+
+    manager.record_recovery("slow")
+    assert await manager.call_first("nodeagent_admit_pod", pod=None, active=()) is not None
+
+
+def test_recovery_may_report_the_version_of_the_plugin():
+    manager = PluginManager()
+    manager.register(admits(), name="a", version="1.0")
+    for version, expected in (("", "1.0"), ("2.0", "2.0")):
+        manager.record_recovery("a", version=version)
+        manager.record_recovery("unknown", version=version)
+
+        assert [(info.name, info.version) for info in manager.plugins()] == [("a", expected)]
+
+
+def test_only_listed_plugins_are_listed_as_required():
+    manager = PluginManager()
+    for name, origin in (("own", "nodeagent"), ("listed", ""), ("other", "")):
+        manager.register(admits(), name=name, origin=origin)
+    manager.contain(QuarantinePolicy(), ["listed", "later"], declared={"later"})
+
+    names = ["own", "listed", "listed.part", "other"]
+    assert [name for name in names if manager.is_listed_as_required(name)] == ["listed"]
+    assert [name for name in names if manager.is_required(name)] == ["own", "listed", "listed.part"]
+
+
+def test_hook_is_implemented_by_all_or_only_by_third_party_plugins():
+    manager = PluginManager()
+    hook = "nodeagent_admit_pod"
+
+    def found():
+        return (
+            manager.is_implemented(hook),
+            manager.is_implemented(hook, third_party=True),
+            manager.is_implemented(hook, without="active"),
+            manager.is_implemented(hook, without="pod"),
+            manager.is_implemented(hook, without="active", third_party=True),
+        )
+
+    assert found() == (False, False, False, False, False)
+    manager.register(admits(), name="own", origin="nodeagent")
+    assert found() == (True, False, False, False, False)
+    manager.register(admits(), name="other", origin="elsewhere")
+    assert found() == (True, True, True, False, True)
+
+
+class WithoutPods:
+    """A plugin that needs only the active pods."""
+
+    def __init__(self, order, name):
+        self.order, self.name = order, name
+
+    @hookimpl
+    async def nodeagent_admit_pod(self, active):
+        self.order.append(self.name)
+
+
+@pytest.mark.parametrize(
+    ("selection", "called"),
+    [
+        ({}, ["own", "all", "some"]),
+        ({"without": "pod"}, ["some"]),
+        ({"accepting": "pod"}, ["own", "all"]),
+        ({"without": "active"}, ["all"]),
+        ({"accepting": "active"}, ["own", "some"]),
+    ],
+)
+async def test_call_is_limited_to_plugins_that_accept_an_argument_or_not(selection, called):
+    manager, order = PluginManager(), []
+    manager.register(WithoutPods(order, "own"), name="own", origin="nodeagent")
+    manager.register(admits(order=order, name="all"), name="all")
+    manager.register(WithoutPods(order, "some"), name="some")
+
+    await manager.call_first("nodeagent_admit_pod", pod=None, active=(), **selection)
+
+    assert order == called
+
+
+# --- decisions ------------------------------------------------------------------------------------------------
+
+
+class Renames:
+    @hookimpl
+    async def nodeagent_mutate_sandbox(self, sandbox):
+        return replace(sandbox, hostname="y")
+
+
+@pytest.mark.parametrize(("changes", "text"), [("", "changed the sandbox"), ("hostname", "changed the hostname")])
+async def test_change_is_a_decision_about_the_pod(changes, text):
+    manager, decided = PluginManager(), []
+    manager.on_decision = lambda decision, pod: decided.append((decision.plugin, decision.verdict, pod.metadata.name))
+    manager.register(Renames(), name="own", origin="nodeagent")
+    manager.register(Renames(), name="a")
+    pod = make_pod("web")
+
+    for _ in range(2):
+        await manager.call_chain("nodeagent_mutate_sandbox", "sandbox", SANDBOX, pod=pod, changes=changes)
+    assert [(d.plugin, d.subject, d.verdict, d.count) for d in manager.decisions] == [
+        ("own", "default/web", text, 2)
+    ], "the value of the second plugin has not changed"
+    assert decided == []
+
+    manager.withdraw("own", "disabled")
+    await manager.call_chain("nodeagent_mutate_sandbox", "sandbox", SANDBOX, pod=pod, changes=changes)
+    assert decided == [("a", text, "web")]
+
+
+async def test_change_without_a_pod_has_the_name_of_its_value():
+    manager = PluginManager()
+    manager.register(Renames(), name="a")
+
+    await manager.call_chain("nodeagent_mutate_sandbox", "sandbox", SANDBOX, pod=None)
+
+    assert [d.subject for d in manager.decisions] == ["sandbox"]
+
+
+async def test_pod_decided_on_without_a_quarantined_plugin_is_reported_once():
+    manager, skips = broken(), []
+    manager.on_skip = lambda plugin, hook, pod: skips.append((plugin, hook, pod.metadata.name))
+    await fail(manager, 2)
+    for subject in (make_pod("web"), None, make_pod("web")):
+        await manager.call_first("nodeagent_admit_pod", pod=subject, active=())
+
+    assert skips == [("bad", "nodeagent_admit_pod", "web")]
+
+
+async def test_call_in_progress_has_the_pod_as_its_subject():
+    manager, subjects = PluginManager(), []
+
+    class Receives:
+        @hookimpl
+        async def nodeagent_pod_terminated(self, pod):
+            subjects.append([call.subject for call in manager.calls.in_flight])
+
+    manager.register(Receives(), name="a")
+    for pod in (make_pod("web"), "other"):
+        await manager.notify("nodeagent_pod_terminated", pod=pod)
+
+    assert subjects == [["default/web"], [""]]
+
+
+def test_provider_is_a_decision_about_the_agent():
+    class Provides:
+        @hookimpl
+        def nodeagent_provide_runtime(self):
+            return 7
+
+    manager = PluginManager()
+    assert manager.provide_optional("nodeagent_provide_runtime", context=None) is None
+    manager.register(Provides(), name="a")
+    assert manager.provide_optional("nodeagent_provide_runtime", context=None) == 7
+    assert [(d.plugin, d.subject, d.verdict) for d in manager.decisions] == [("a", "agent", "int")]

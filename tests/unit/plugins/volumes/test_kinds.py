@@ -16,7 +16,8 @@ from nodeagent_plugins.volumes.kinds import Kinds
     ("field", "source"), [("iscsi", {"iqn": "i"}), ("fc", {"lun": 1}), ("scaleIO", {"system": "s"})]
 )
 def test_unsupported_persistent_volume_names_its_type(field: str, source: dict[str, object]) -> None:
-    volume = msgspec.convert({"metadata": {"name": "pv-1"}, "spec": {field: source}}, PersistentVolume)
+    spec = {field: source, "nodeAffinity": {"required": {}}, "mountOptions": ["ro"], "storageClassName": "slow"}
+    volume = msgspec.convert({"metadata": {"name": "pv-1"}, "spec": spec}, PersistentVolume)
 
     with pytest.raises(VolumeError) as raised:
         Kinds([], []).of(VolumeSpec("pv-1", Volume(name="data"), volume))

@@ -222,7 +222,16 @@ async def test_required_affinity_without_terms_matches_no_node(host: Host) -> No
     assert host.recorder.events[0].note.endswith("no matching NodeSelectorTerms") and host.methods == []
 
 
-async def test_mapped_block_has_two_events_at_its_first_mount(host: Host) -> None:
+@pytest.mark.parametrize("device_path", ["", "/dev/loop7"])
+async def test_mapped_block_has_two_events_at_its_first_mount(
+    host: Host, monkeypatch: pytest.MonkeyPatch, device_path: str
+) -> None:
+    mount = host.kind.mount
+
+    async def map_device(request: MountRequest) -> MountedVolume:
+        return replace(await mount(request), device_path=device_path)
+
+    monkeypatch.setattr(host.kind, "mount", map_device)
     host.claims.add("data", block=True)
     pod, directory = block_pod(), host.root / "pods/uid-web/volumeDevices/kubernetes.io~fake/pv-data"
     labels = ("kubernetes.io/fake:fake.example", "overall_volume_mount")
@@ -231,13 +240,23 @@ async def test_mapped_block_has_two_events_at_its_first_mount(host: Host) -> Non
         host.kind.refreshes = refreshes
         await host.begin(pod)
         await host.clock.advance(0)
-
+        assert [event.note for event in host.recorder.of("SuccessfulMountVolume")] == [
+            'MapVolume.MapPodDevice succeeded for volume "pv-data" globalMapPath ""',
+            f'MapVolume.MapPodDevice succeeded for volume "pv-data" volumeMapPath "{device_path or directory}"',
+        ]
+        assert MOUNT_SECONDS.count(*labels) == count + 1
     assert host.methods == ["mount_device", "mount", "refresh"]
-    assert [event.note for event in host.recorder.of("SuccessfulMountVolume")] == [
-        'MapVolume.MapPodDevice succeeded for volume "pv-data" globalMapPath ""',
-        f'MapVolume.MapPodDevice succeeded for volume "pv-data" volumeMapPath "{directory}"',
-    ]
-    assert MOUNT_SECONDS.count(*labels) == count + 1
+
+
+async def test_volume_without_a_name_on_the_node_is_not_staged(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host.kind, "unique_name", lambda spec: "")
+    pod = claim_pod()
+    await host.begin(pod)
+    assert host.methods == ["mount"] and host.manager.states()[0].phase == "Mounted"
+    host.kind.violations.clear()
+    await host.end(pod)
+    await host.clock.advance(0)
+    assert host.methods == ["mount", "unmount"] and host.manager.states() == []
 
 
 async def test_mounted_file_system_has_no_event(host: Host) -> None:

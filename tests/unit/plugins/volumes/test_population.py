@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from nodeagent.config.features import build_gates
 from nodeagent.contracts.api import NODES
 from nodeagent.contracts.persistent_volumes import VolumeMode, VolumeSpec
 from nodeagent.errors import VolumeError
 from nodeagent.model.pod import Volume
-from nodeagent.testing import FakeApi, FakeClock, make_container, make_pod
-from nodeagent_plugins.volumes import population
+from nodeagent.testing import FakeApi, FakeClock, FakeVolumeKind, make_container, make_pod
+from nodeagent_plugins.volumes import population, selinux
 from nodeagent_plugins.volumes.population import READ_AGAIN_SECONDS, check_mode, used_volumes
 
 from .conftest import pod_with
@@ -156,3 +157,54 @@ async def test_mode_of_the_volume_has_to_match(host: Host) -> None:
     host.claims.add("data", block=True)
     with pytest.raises(VolumeError, match="volume v has volumeMode Block, but is specified in volumeMounts"):
         await host.manager.prepare(claim_pod())
+
+
+async def test_changed_persistent_volume_restarts_the_interval(host: Host) -> None:
+    pod = claim_pod()
+    await (await host.begin(pod))
+    await host.clock.advance(READ_AGAIN_SECONDS - 100)
+    host.claims.add("data", size="2Gi")
+    await host.manager.prepare(pod)
+    for seconds, read in [(100, False), (READ_AGAIN_SECONDS - 101, False), (1, True)]:
+        await host.clock.advance(seconds)
+        await host.manager.prepare(pod)
+        assert (host.claims.known[-1] is None) is read, seconds
+
+
+async def test_unidentified_directories_belong_to_the_volumes_of_their_path(host: Host) -> None:
+    host.claims.add("other")
+    pod = pod_with(*({"name": name, "persistentVolumeClaim": {"claimName": name}} for name in ("data", "other")))
+    await (await host.begin(pod))
+    await host.kill()
+    for directory in host.kind.published():
+        (directory / "handle").unlink()
+    host.start()
+    await host.clock.advance(0)
+    assert [state.phase for state in host.manager.states(pod.uid)] == ["Unmounting"] * 2
+    await host.begin(pod)
+
+    states = {state.volume: (state.phase, Path(state.path).name) for state in host.manager.states(pod.uid)}
+    assert states == {"data": ("Mounted", "pv-data"), "other": ("Mounted", "pv-other")}
+    await host.end(pod)
+    await host.clock.advance(0)
+    assert host.manager.states() == [] and sorted(host.methods[-4:]) == ["unmount"] * 2 + ["unmount_device"] * 2
+
+
+async def test_only_persistent_volumes_are_mounted_with_a_label(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "enforce").touch()
+    monkeypatch.setattr(selinux, "ENFORCE", tmp_path / "enforce")
+    options = {"seLinuxOptions": {"level": "s0:c1,c2"}}
+    mounts = [{"name": name, "mountPath": f"/{name}"} for name in ("v", "scratch")]
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}, {"name": "scratch", "emptyDir": {}}]
+    container = make_container("main", volume_mounts=mounts, security_context=options)
+    pod = make_pod("web", containers=[container], volumes=volumes)
+    async with running(tmp_path, clock, gates=build_gates({"SELinuxMountReadWriteOncePod": True})) as host:
+        host.claims.add("data", access_modes=["ReadWriteOncePod"])
+        host.manager.replace_kinds([], [FakeVolumeKind()])
+        mounted = await (await host.begin(pod))
+        labels = [request.selinux_label for request in host.kind.requests]
+
+    assert mounted["scratch"].selinux_label == ""
+    assert mounted["v"].selinux_label.endswith(":s0:c1,c2") and set(labels) == {mounted["v"].selinux_label}
