@@ -46,7 +46,7 @@ def _check_metadata(problems: Problems, meta: ObjectMeta) -> None:
     size = 0
     for key, value in (meta.annotations or {}).items():
         problems.check("metadata.annotations", key, lambda name: qualified_name_problems(name.lower()))
-        size += len(key) + len(value)
+        size += len(key.encode()) + len(value.encode())
     if size > _MAX_ANNOTATIONS:
         problems.add("metadata.annotations", None, f"must not exceed {_MAX_ANNOTATIONS} bytes in total")
 
