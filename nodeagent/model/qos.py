@@ -88,8 +88,7 @@ def oom_score_adj(pod: Pod, container: Container, memory_capacity_bytes: int) ->
         request = max(request, min(map(_memory_request, pod.spec.containers), default=0))
     request += _unassigned_memory(pod)
     score = 1000 - 1000 * request // memory_capacity_bytes if memory_capacity_bytes > 0 else 999
-    lowest = 1000 + _GUARANTEED_SCORE
-    return lowest if score < lowest else min(score, _BEST_EFFORT_SCORE - 1)
+    return max(1000 + _GUARANTEED_SCORE, min(score, _BEST_EFFORT_SCORE - 1))
 
 
 def _memory_request(container: Container) -> int:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from nodeagent.base import apiproto
-from nodeagent.model.pod import Pod
+from nodeagent.model.pod import ClaimSource, Pod, PodResourceClaim
 from nodeagent.model.wire import to_wire
 
 SPECIAL = {
@@ -49,3 +50,27 @@ def test_every_field_of_the_spec_survives_decoding() -> None:
     spec = sample(apiproto.descriptor("v1", "Pod").fields_by_name["spec"].message_type)
 
     assert to_wire(msgspec.convert({"spec": spec}, Pod))["spec"] == spec
+
+
+@pytest.mark.parametrize(
+    ("phase", "terminal"),
+    [("Pending", False), ("Running", False), ("Unknown", False), ("Succeeded", True), ("Failed", True)],
+)
+def test_only_succeeded_and_failed_pods_are_terminal(phase: str, terminal: bool) -> None:
+    assert msgspec.convert({"status": {"phase": phase}}, Pod).terminal is terminal
+
+
+@pytest.mark.parametrize(
+    ("claim", "names"),
+    [
+        (PodResourceClaim("c"), ("", "")),
+        (PodResourceClaim("c", "gpu"), ("gpu", "")),
+        (PodResourceClaim("c", "", "gpus"), ("", "gpus")),
+        (PodResourceClaim("c", source=ClaimSource()), ("", "")),
+        (PodResourceClaim("c", source=ClaimSource("gpu")), ("gpu", "")),
+        (PodResourceClaim("c", source=ClaimSource("", "gpus")), ("", "gpus")),
+        (PodResourceClaim("c", "gpu", "gpus", ClaimSource("a", "b")), ("gpu", "gpus")),
+    ],
+)
+def test_claim_is_named_directly_or_in_its_former_source(claim: PodResourceClaim, names: tuple[str, str]) -> None:
+    assert (claim.claim_name, claim.template_name) == names

@@ -52,3 +52,13 @@ def test_problem_names_the_invalid_field(resources, where):
 
 def test_containers_within_the_resources_of_the_pod_are_valid():
     assert validate_pod(pod({"limits": {"cpu": "2"}, "requests": {"cpu": "1"}})) == []
+
+
+def test_containers_may_use_all_resources_of_the_pod():
+    equal = {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
+    assert validate_pod(pod(equal, resources=equal)) == []
+    init = make_container("init", resources={"limits": {"cpu": "1001m"}})
+    found = validate_pod(make_pod(containers=[make_container()], init_containers=[init], resources=equal))
+    assert [problem.path for problem in found if "limits" in problem.path] == [
+        "spec.initContainers[0].resources.limits[cpu]"
+    ]
