@@ -66,6 +66,7 @@ class Shim:
         self._outputs: dict[int, int] = {}
         self._input = -1
         self._unsent = b""
+        self._input_ended = False
         self._clients: dict[int, Client] = {}
         self._pid = 0
         self._exit: tuple[int, int] | None = None
@@ -175,21 +176,23 @@ class Shim:
         self._forget(descriptor)
         os.close(descriptor)
 
+    @property
+    def accepts_input(self) -> bool:
+        """False while the container has not read the input of the clients, which then wait."""
+        return len(self._unsent) <= MAX_PENDING_BYTES
+
     def feed(self, data: bytes) -> None:
-        """Pass *data* to the container; unread input is buffered up to a limit, then dropped."""
-        if self._input < 0 or len(self._unsent) > MAX_PENDING_BYTES:
+        """Pass *data* to the container, once it reads its input."""
+        if self._input < 0 or self._input_ended:
             return
         self._unsent += data
         self._push(0)
 
     def end_input(self) -> None:
-        """End the input of an attachment; with *once*, close the container's input."""
+        """End the input of an attachment; with *once*, close the container's input after all data was passed."""
         if self._once and self._input >= 0 and not self._tty:
-            if self._unsent:
-                self._push(0)
-            self._forget(self._input)
-            os.close(self._input)
-            self._input = -1
+            self._input_ended = True
+            self._push(0)
 
     def resize(self, rows: int, columns: int) -> None:
         if self._tty:
@@ -210,6 +213,11 @@ class Shim:
             self._watch(self._input, self._push, select.POLLOUT)
         else:
             self._forget(self._input)
+            if self._input_ended:
+                os.close(self._input)
+                self._input = -1
+        for client in self._clients.values():
+            client.watch()
 
     # --- children and clients ---------------------------------------------------------------------------------
 
@@ -357,7 +365,12 @@ class Client:
         except OSError:
             self._leave()
             return
-        self._shim.watch_client(self, select.POLLIN | (select.POLLOUT if self._pending else 0))
+        self.watch()
+
+    def watch(self) -> None:
+        """Wait for data of the client if the container accepts input, and to send what is pending."""
+        reading = select.POLLIN if self._shim.accepts_input else 0
+        self._shim.watch_client(self, reading | (select.POLLOUT if self._pending else 0))
 
     def _leave(self) -> None:
         if self.connection.fileno() >= 0:
