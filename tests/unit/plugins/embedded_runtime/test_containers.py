@@ -1,5 +1,6 @@
 """Tests for the lifecycle of containers: preconditions, users, namespaces and the recorded exit."""
 
+import asyncio
 import json
 import os
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime import containers as module
 from nodeagent_plugins.embedded_runtime import mounts
 from nodeagent_plugins.embedded_runtime.containers import Containers
-from nodeagent_plugins.embedded_runtime.errors import FailedPrecondition, InvalidArgument
+from nodeagent_plugins.embedded_runtime.errors import AlreadyExists, CallError, FailedPrecondition, InvalidArgument
 from nodeagent_plugins.embedded_runtime.host import Host
 from nodeagent_plugins.embedded_runtime.images.store import Image
 from nodeagent_plugins.embedded_runtime.processes import Process
@@ -193,3 +194,234 @@ def test_cgroup_is_below_the_parent_of_the_sandbox(harness, tmp_path):
     assert harness.containers._cgroups_path(container, harness.sandbox) == "/kubepods/pod1/c"
     without = Harness(tmp_path / "other", Host(frozenset(), True, 0, 0))
     assert without.containers._cgroups_path(container, harness.sandbox) == ""
+
+
+class Images:
+    """Images ``app`` and ``data``; records the layers that are in use."""
+
+    def __init__(self):
+        self.known = {"app": Image("sha256:app", ["base", "top"], config={"StopSignal": "SIGUSR1"})}
+        self.known["data"] = Image("sha256:data", ["data"])
+        self.used = []
+
+    def get(self, name):
+        return self.known[name]
+
+    def layer(self, name):
+        return f"/layers/{name}"
+
+    def collect(self, in_use):
+        self.used.append(sorted(in_use))
+
+
+class Roots:
+    clones_mounts = True
+
+    def __init__(self):
+        self.removed, self.restored, self.error = [], [], None
+
+    def remove(self, directory):
+        self.removed.append(directory.name)
+
+    def restore(self, directory, layers):
+        if self.error is not None:
+            raise self.error
+        self.restored.append((directory.name, layers))
+
+
+class FakeProcess:
+    """A process that exits when it is ended."""
+
+    pid = 7
+
+    def __init__(self):
+        self.ends, self.exited = [], asyncio.Event()
+
+    @property
+    def alive(self):
+        return not self.exited.is_set()
+
+    async def end(self, *arguments):
+        self.ends.append(arguments)
+        self.exited.set()
+
+    async def ended(self):
+        await self.exited.wait()
+
+
+@pytest.fixture
+def complete(harness, monkeypatch):
+    """Return a harness whose containers can be created and removed."""
+    containers = harness.containers
+    containers._images, containers._roots = harness.images, harness.roots = Images(), Roots()
+    harness.commands = []
+
+    async def run(command, attempt, **_):
+        harness.commands.append(command)
+
+    containers.runner.delete = lambda name: ["delete", name]
+    monkeypatch.setattr(module.commands, "run", run)
+    monkeypatch.setattr(containers, "_prepare", lambda container, sandbox, image: harness.records.save(container))
+    monkeypatch.setattr(module.cgroups, "memory_ran_out", lambda groups: False)
+    return harness
+
+
+def requested(name="main", attempt=0, **fields):
+    metadata = cri.ContainerMetadata(name=name, attempt=attempt)
+    return cri.ContainerConfig(metadata=metadata, image=cri.ImageSpec(image="app"), **fields)
+
+
+async def test_created_container_has_the_layers_and_stop_signal_of_its_images(complete):
+    mount = cri.Mount(container_path="/data", image=cri.ImageSpec(image="data"))
+    other = cri.Mount(container_path="/host", host_path="/etc")
+    container = complete.records.get(
+        await complete.containers.create(complete.sandbox, requested(mounts=[mount, other]))
+    )
+
+    assert (container.layers, container.volume_layers) == (["base", "top"], ["data"])
+    assert (container.stop_signal, container.image_id) == ("SIGUSR1", "sha256:app")
+    assert complete.events == [(cri.CONTAINER_CREATED_EVENT, container.id)]
+    complete.images.known["app"] = Image("sha256:app", [])
+    other = complete.records.get(await complete.containers.create(complete.sandbox, requested("plain")))
+    assert (other.stop_signal, other.log_path) == ("SIGTERM", "")
+    assert complete.containers.of("s") == [container, other] and complete.containers.of("other") == []
+
+
+@pytest.mark.parametrize(
+    ("directory", "path", "log"), [("/logs", "main/0.log", "/logs/main/0.log"), ("/logs", "", ""), ("", "0.log", "")]
+)
+async def test_container_has_a_log_if_its_directory_and_path_are_set(complete, directory, path, log):
+    complete.sandbox.config.log_directory = directory
+    container_id = await complete.containers.create(complete.sandbox, requested(log_path=path))
+    assert complete.records.get(container_id).log_path == log
+
+
+async def test_name_and_attempt_are_used_once_per_sandbox(complete):
+    await complete.containers.create(complete.sandbox, requested())
+    with pytest.raises(AlreadyExists, match="container main, attempt 0, exists"):
+        await complete.containers.create(complete.sandbox, requested())
+    second = await complete.containers.create(complete.sandbox, requested(attempt=1))
+    await complete.containers.remove(complete.records.get(second))
+    await complete.containers.create(complete.sandbox, requested(attempt=1))
+
+
+async def test_container_requires_a_name_and_a_ready_sandbox(complete):
+    with pytest.raises(InvalidArgument, match="missing container name"):
+        await complete.containers.create(complete.sandbox, requested(""))
+    complete.sandbox.stopped = True
+    with pytest.raises(FailedPrecondition, match="sandbox s is not ready"):
+        await complete.containers.create(complete.sandbox, requested())
+    assert complete.records.all() == [] and complete.events == []
+
+
+@pytest.mark.parametrize(
+    ("error", "raised", "text"),
+    [
+        (OSError("disk full"), CallError, "failed to create container main: disk full"),
+        (InvalidArgument("x"), InvalidArgument, "x"),
+    ],
+)
+async def test_failed_creation_leaves_nothing(complete, monkeypatch, error, raised, text):
+    def fail(container, sandbox, image):
+        complete.records.save(container)
+        raise error
+
+    prepare = complete.containers._prepare
+    monkeypatch.setattr(complete.containers, "_prepare", fail)
+    with pytest.raises(raised, match=text):
+        await complete.containers.create(complete.sandbox, requested())
+
+    assert complete.records.all() == [] and complete.events == [] and len(complete.roots.removed) == 1
+    monkeypatch.setattr(complete.containers, "_prepare", prepare)
+    await complete.containers.create(complete.sandbox, requested())
+
+
+@pytest.mark.parametrize(("grace", "ends"), [(5, [(5, 10)]), (0.5, [(0.5, 10)]), (0, [(0,)]), (-1, [(0,)])])
+async def test_running_container_gets_its_stop_signal_if_it_has_a_grace_period(complete, grace, ends):
+    process = FakeProcess()
+    container = complete.add(started_at=1, stop_signal="SIGUSR1")
+    container.process = process
+
+    await complete.containers.stop(container, grace)
+
+    assert process.ends == ends
+    container.finished_at = 2
+    await complete.containers.stop(container, grace)
+    await complete.containers.stop(complete.add("unknown", started_at=1), grace)
+    assert process.ends == ends
+
+
+async def test_stop_returns_after_the_exit_was_recorded(complete):
+    container = complete.add(started_at=1)
+    container.process = container.shim = process = FakeProcess()
+    (complete.records.directory("c") / "exit.json").write_text(json.dumps({"exit_code": 3, "finished_at": 9}))
+    complete.records.save = lambda container: None
+    complete.containers._watch(container)
+    await asyncio.sleep(0)
+    assert not container.finished_at
+
+    await complete.containers.stop(container, 5)
+
+    assert (container.exit_code, container.finished_at) == (3, 9) and process.ends == [(5, 15)]
+    assert complete.events == [(cri.CONTAINER_STOPPED_EVENT, "c")] and complete.commands == [["delete", "c"]]
+
+
+async def test_container_without_its_shim_is_killed(complete, caplog):
+    container = complete.add(started_at=1)
+    container.shim, container.process = FakeProcess(), FakeProcess()
+    container.shim.exited.set()
+    complete.records.save = lambda container: None
+
+    await complete.containers._note_end(container)
+
+    assert container.process.ends == [(0,)] and "Container shim was killed" in caplog.messages
+    assert (container.exit_code, container.reason) == (255, "Unknown")
+    other = complete.add("d", started_at=1)
+    await complete.containers._note_end(other)
+    assert other.finished_at > 0
+
+
+async def test_removed_container_is_stopped_and_its_layers_are_released(complete):
+    ids = [await complete.containers.create(complete.sandbox, requested(name)) for name in ("a", "b")]
+    container = complete.records.get(ids[0])
+
+    await complete.containers.remove(container)
+
+    assert complete.roots.removed == [ids[0]] and complete.images.used == [["base", "top"]]
+    assert complete.events[-1] == (cri.CONTAINER_DELETED_EVENT, ids[0])
+    assert [each.id for each in complete.records.all()] == [ids[1]]
+
+
+async def test_containers_of_an_earlier_process_are_adopted(complete, tmp_path, caplog):
+    created = complete.add("created", config=requested(), layers=["base"])
+    complete.add("exited", started_at=1, finished_at=2, layers=["base"])
+    running = complete.add("running", started_at=1, layers=["base"])
+    (tmp_path / "containers/torn").mkdir()
+
+    complete.containers.adopt()
+
+    assert complete.roots.restored == [("created", ["/layers/base"])] and complete.roots.removed == ["torn"]
+    with pytest.raises(AlreadyExists, match="exists: created"):
+        await complete.containers.create(complete.sandbox, requested())
+    assert list(complete.containers._watchers) == [running.id]
+    await complete.containers.close()
+    complete.roots.error = OSError("no space")
+    complete.containers.adopt()
+    assert "Failed to restore root file system" in caplog.messages
+    await complete.containers.close()
+    assert created.state == cri.CONTAINER_CREATED
+
+
+@pytest.mark.parametrize(("problem", "supported"), [("", True), ("the root is a chroot", False)])
+def test_features_of_the_handler_are_those_of_the_host(complete, problem, supported):
+    complete.containers._sandboxes.user_namespace_problem = problem
+    found = complete.containers.handler_features()
+    assert (found.recursive_read_only_mounts, found.user_namespaces) == (True, supported)
+
+
+def test_usage_is_that_of_the_process(complete, monkeypatch):
+    monkeypatch.setattr(module.cgroups, "usage", lambda groups, pid: (groups, pid))
+    container = complete.add(started_at=1, cgroups={"": "/g"})
+    assert complete.containers.usage(container) == ({"": "/g"}, 0)
+    container.process = Process.of(os.getpid())
+    assert complete.containers.usage(container) == ({"": "/g"}, os.getpid())
