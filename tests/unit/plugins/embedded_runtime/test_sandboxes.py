@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 
 import pytest
@@ -196,3 +197,77 @@ async def test_addresses_of_running_sandboxes_stay_reserved_after_a_restart(tmp_
     assert not (tmp_path / "sandboxes/torn").exists()
     with pytest.raises(AlreadyExists):
         await after.sandboxes.run(config("a"), "")
+
+
+async def test_stopped_sandbox_has_neither_process_nor_address(tmp_path, mounts, monkeypatch):
+    ended, unmounted = [], []
+
+    async def end(process, grace_seconds):
+        ended.append((process.pid, grace_seconds))
+
+    monkeypatch.setattr(sandboxes.Process, "end", end)
+    harness = Harness(tmp_path)
+    sandbox = harness.records.get(await harness.sandboxes.run(config(), ""))
+    monkeypatch.setattr(harness.sandboxes, "_unmount", unmounted.append)
+
+    for _ in range(2):
+        await harness.sandboxes.stop(sandbox)
+
+    assert ended == [(os.getpid(), 0)] and unmounted == [sandbox.id] and harness.network.attached == []
+    assert sandbox.stopped and harness.events[2:] == [cri.CONTAINER_STOPPED_EVENT]
+    await harness.sandboxes.remove(sandbox)
+    assert harness.records.all() == [] and harness.events[3:] == [cri.CONTAINER_DELETED_EVENT]
+    await harness.sandboxes.run(config(), "")
+
+
+async def test_exit_of_the_pause_process_is_reported_unless_stopped(tmp_path, caplog):
+    class Holder:
+        pid, alive = 7, True
+
+        def __init__(self):
+            self.exited = asyncio.Event()
+
+        async def ended(self):
+            await self.exited.wait()
+
+        async def end(self, grace_seconds):
+            self.exited.set()
+
+    harness = Harness(tmp_path)
+    made = {name: Sandbox(name, config(name), 1) for name in ("exits", "stops", "stopped", "without")}
+    for name in ("exits", "stops", "stopped"):
+        made[name].holder = Holder()
+    made["stopped"].stopped = True
+    for sandbox in made.values():
+        harness.sandboxes._watch(sandbox)
+    await asyncio.sleep(0)
+    assert sorted(harness.sandboxes._watchers) == ["exits", "stops"]
+
+    harness.records.save = lambda sandbox: None
+    await harness.sandboxes.stop(made["stops"])
+    made["exits"].holder.exited.set()
+    while harness.sandboxes._watchers:
+        await asyncio.sleep(0)
+
+    assert caplog.messages == ["Pause process exited"]
+    assert harness.events == [cri.CONTAINER_STOPPED_EVENT] * 2
+
+
+@pytest.mark.parametrize(
+    ("dns", "text"),
+    [
+        ({"servers": ["10.0.0.1"]}, "nameserver 10.0.0.1\n"),
+        ({"searches": ["a"]}, "search a\n"),
+        ({"options": ["rotate"]}, "options rotate\n"),
+    ],
+)
+def test_resolv_conf_omits_unset_settings(dns, text):
+    assert resolv_conf(cri.PodSandboxConfig(dns_config=cri.DNSConfig(**dns))) == text
+
+
+def test_resolv_conf_without_a_dns_config_is_that_of_the_node(tmp_path, monkeypatch):
+    monkeypatch.setattr(sandboxes, "Path", lambda path: tmp_path / path.lstrip("/"))
+    assert resolv_conf(cri.PodSandboxConfig()) == ""
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/resolv.conf").write_text("nameserver 192.0.2.1\n")
+    assert resolv_conf(cri.PodSandboxConfig()) == "nameserver 192.0.2.1\n"
