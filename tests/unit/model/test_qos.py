@@ -118,3 +118,29 @@ def test_oom_score_of_a_sidecar_is_at_most_that_of_the_smallest_container():
     )
 
     assert oom_score_adj(pod, sidecar, 10 * GI) == 800
+
+
+@pytest.mark.parametrize(
+    ("priority", "name", "critical"),
+    [
+        (2_000_000_000, "system-node-critical", (True, True)),
+        (2_000_001_000, "system-cluster-critical", (True, False)),
+        (1_999_999_999, "system-node-critical", (False, False)),
+        (None, "system-node-critical", (False, False)),
+        (2_000_000_000, "", (True, False)),
+    ],
+)
+def test_node_critical_pod_has_both_priority_and_class(priority, name, critical):
+    pod = make_pod(priority=priority, priority_class_name=name)
+    assert (is_critical(pod), is_node_critical(pod)) == critical
+
+
+@pytest.mark.parametrize(("memory", "score"), [("3Gi", 250), ("4Gi", 3), ("5Gi", 3), ("4092Mi", 3), ("1Mi", 999)])
+def test_score_of_a_burstable_container_is_between_the_other_classes(memory, score):
+    pod = make_pod(containers=[container("main", {"memory": memory})])
+    assert oom_score_adj(pod, pod.spec.containers[0], 4 * GI) == score
+
+
+def test_score_without_a_known_capacity_is_the_highest_of_its_class():
+    pod = make_pod(containers=[container("main", {"memory": "1Gi"})])
+    assert oom_score_adj(pod, pod.spec.containers[0], 0) == 999

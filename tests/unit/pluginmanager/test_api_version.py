@@ -22,7 +22,10 @@ def test_plugin_for_this_version_is_accepted(declared):
     [
         (("2.0", "3.0"), r"needs hook API version 2\.0 or newer and older than 3\.0; this agent has version 1\.0"),
         (("0.5", "1.0"), r"this agent has version 1\.0"),
-        ("1.0", "nodeagent_api must be a tuple"),
+        ("1.0", "nodeagent_api must be a tuple .*, not '1.0'"),
+        ("12", "nodeagent_api must be a tuple .*, not '12'"),
+        (("1.0",), r"nodeagent_api must be a tuple .*, not \('1.0',\)"),
+        (("1.0", "2.0", "3.0"), "nodeagent_api must be a tuple"),
         (("1", "2.0"), "nodeagent_api must be a tuple"),
     ],
 )

@@ -192,3 +192,14 @@ def test_declaration_precedes_implementations_of_plugins_that_load_earlier(tmp_p
         "zoo": "loaded",
     }
     assert manager.is_implemented("zoo_fed")
+
+
+def test_unmarked_function_declares_no_hooks():
+    class Unmarked:
+        def nodeagent_addhooks(self):
+            raise AssertionError
+
+    manager = PluginManager()
+    manager.register(Unmarked(), name="shelf")
+
+    assert [(info.name, info.hooks) for info in manager.plugins()] == [("shelf", ())]

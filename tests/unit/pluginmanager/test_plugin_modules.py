@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib.metadata
 import sys
+from importlib.metadata import EntryPoint
 from types import SimpleNamespace
 
-from nodeagent.pluginmanager.plugin_modules import import_again
+import pytest
+
+from nodeagent.pluginmanager.plugin_modules import import_again, package_of
 
 
 def test_editable_installation_since_the_start_is_found(tmp_path, monkeypatch):
@@ -23,3 +26,20 @@ def test_editable_installation_since_the_start_is_found(tmp_path, monkeypatch):
 
     assert plugin.BOOKS == 3
     del sys.modules["editable_shelf"]
+
+
+def entry(name, module):
+    return EntryPoint(name, f"{module}:Plugin", "nodeagent")
+
+
+@pytest.mark.parametrize(
+    ("others", "package"),
+    [
+        ([], "shelf"),
+        ([entry("books", "shelf.books")], "shelf"),
+        ([entry("other", "shelves.books"), entry("more", "other")], "shelf"),
+        ([entry("other", "other"), entry("more", "shelf.more")], "shelf.books"),
+    ],
+)
+def test_package_with_other_plugins_is_not_imported_again(others, package):
+    assert package_of(entry("books", "shelf.books"), others) == package

@@ -29,6 +29,13 @@ def test_failures_spread_over_more_than_the_window_are_tolerated():
     assert state.allows(100)
 
 
+@pytest.mark.parametrize(("last", "starts"), [(POLICY.window_seconds, True), (POLICY.window_seconds + 1, False)])
+def test_window_includes_its_first_second(last, starts):
+    state = Quarantine(POLICY)
+
+    assert [state.failed(now, "broken") for now in (0, 1, last)] == [False, False, starts]
+
+
 @pytest.mark.parametrize(("attempts", "duration"), [(1, 10), (2, 15), (5, 15)])
 def test_each_failed_attempt_doubles_the_quarantine_up_to_the_limit(attempts, duration):
     state = quarantined()
