@@ -132,6 +132,7 @@ print("grpc" in sys.modules, "nacl" in sys.modules)
 @pytest.mark.parametrize(
     "arguments",
     [
+        ["--encryption-provider-config=/x", "--encryption-provider-config-automatic-reload"],
         ["--store-cafile=/c", "--store-servers=https://a:1"],
         ["--store-cafile=/c", "--store-servers=unixs:///run/etcd.sock"],
         ["--store-cafile=/c", "--store-servers-overrides=/events#https://a:1"],
