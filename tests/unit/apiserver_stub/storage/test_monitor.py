@@ -59,3 +59,32 @@ async def test_count_of_an_unresponsive_store_is_minus_one() -> None:
     await found.measure()
 
     assert (found.objects, found.sizes) == ({"core/pods": -1}, {})
+
+
+class Counting(Silent):
+    async def count(self, name: str) -> int:
+        return len(name)
+
+
+async def test_counts_of_collections_that_are_no_longer_served_are_dropped() -> None:
+    found = StoreMonitor(Counting())  # type: ignore[arg-type]
+    found.objects = {"core/pods": 1, "old/kinds": 3}
+
+    await found.count(["core/pods", "core/nodes"])
+
+    assert found.objects == {"core/pods": 9, "core/nodes": 10}
+
+
+async def test_probe_runs_again_at_half_of_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, requested = [100.0], []
+
+    async def probe(seconds: float) -> str:
+        requested.append(seconds)
+        return ""
+
+    monkeypatch.setattr(monitor.time, "monotonic", lambda: now[0])
+    check = Check(probe, 4)
+    await check.problem()
+    now[0] += 2
+    await check.problem()
+    assert len(requested) == 2

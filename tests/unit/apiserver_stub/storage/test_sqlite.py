@@ -350,3 +350,18 @@ async def test_decision_error_because_of_a_failed_write_is_not_reported(
                 await store.update("c", "k", reject)
             with pytest.raises(StoreUnavailable):
                 await creating
+
+
+async def test_watchers_see_additions_changes_and_deletions(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        collection = store.collection("core/pods")
+        position = collection.end
+        for decide in (put(), put(DATA % b"b"), lambda current: Remove(DATA % b"c"), put()):
+            await store.update("core/pods", "ns/a", decide)
+        changes = collection.read(position, 10)
+
+    assert [change.type for change in changes] == ["ADDED", "MODIFIED", "DELETED", "ADDED"]
+    previous = [change.previous and change.previous.revision for change in changes]
+    first = changes[0].record.revision
+    assert previous == [None, first, first + 1, None]
+    assert without_revision(changes[2].record.data) == DATA % b"c"

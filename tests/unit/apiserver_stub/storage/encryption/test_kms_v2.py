@@ -131,6 +131,7 @@ def test_service_that_fails_prevents_writes_after_a_while(service: FakeService) 
     service.available = False
 
     assert "UNAVAILABLE" in used.data_keys.refresh()
+    now.seconds = VALID_SECONDS
     assert sealing.problem("core/secrets") == "" and sealing.problem("core/pods") == ""
     now.seconds = VALID_SECONDS + 1
     assert "UNAVAILABLE" in sealing.problem("core/secrets") and "UNAVAILABLE" in sealing.check()
@@ -138,6 +139,20 @@ def test_service_that_fails_prevents_writes_after_a_while(service: FakeService) 
         used.encrypt(b"x", LOCATION)
     service.available = True
     assert used.data_keys.refresh() == "" and sealing.check() == ""
+
+
+@pytest.mark.parametrize(("capacity", "calls"), [(2, 0), (1, 2), (0, 2)])
+def test_decrypted_keys_are_cached_up_to_the_capacity(service: FakeService, capacity: int, calls: int) -> None:
+    keys = DataKeys("kms", service, capacity=capacity)
+    first, second = (Encrypted(name, "k1", {"note.example.com": b"n"}) for name in (b"a", b"b"))
+
+    assert [keys.find(item) for item in (first, second, second)] == [b"a", b"b", b"b"]
+    before = service.calls.count("decrypt")
+    keys.find(first)
+    keys.find(second)
+
+    assert keys.has(second) is (capacity > 0)
+    assert service.calls.count("decrypt") - before == calls
 
 
 def config(**kms: Any) -> bytes:
