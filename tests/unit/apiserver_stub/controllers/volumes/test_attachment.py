@@ -223,3 +223,18 @@ def test_name_of_an_attachment_is_that_of_the_node_agent(store: MeteredStore) ->
     assert AttachableVolume("v", "d.example", "h", shared=False).attachment_name("a") == attachment_name(
         "h", "d.example", "a"
     )
+
+
+async def test_listed_volumes_of_other_plugins_are_kept(store: MeteredStore, clock: FakeClock) -> None:
+    fill(store)
+    other = {"name": "kubernetes.io/other/x", "devicePath": "/dev/x"}
+    found = node()
+    found["status"]["volumesAttached"] = [other, {"name": "kubernetes.io/csi/d.example^gone", "devicePath": ""}]
+    store.put(NODES, found)
+    store.put(PODS, pod())
+    controller = Controller(store, clock)
+    async with controller.running:
+        await controller.settle()
+        attach(store)
+        await controller.settle()
+        assert listed(store) == [other["name"], UNIQUE]
