@@ -26,6 +26,7 @@ from nodeagent.base.simulation.clock import SimulatedClock
 from nodeagent.base.simulation.disk import SimulatedDisk
 from nodeagent.base.simulation.loop import PROCESS
 from nodeagent.base.simulation.trace import Trace
+from nodeagent.base.tls import TlsError
 
 _log = logging.getLogger(__name__)
 ADMIN, USER = "administrator-token", "user-token"
@@ -187,18 +188,16 @@ class Server:
         try:
             self.running = await start(self._options)
             self.trace.add("server", f"ready {process} {self.history.revision}")
-        except (OSError, StoreUnavailable) as error:
-            if process in self.loop.dead:
-                return
-            self.trace.add("server", f"failed {process} {type(error).__name__}")
-            _log.exception("Server failed to start")
-            self._ended(process)
         except Exception as error:
             if process in self.loop.dead:
                 return
-            _log.exception("Server failed")
-            self.failure = error
-            self.trace.add("server", f"fail {process}: {error!r}")
+            if _is_refused(error):
+                self.trace.add("server", f"failed {process} {type(error).__name__}")
+                _log.exception("Server failed to start")
+            else:
+                _log.exception("Server failed")
+                self.failure = error
+                self.trace.add("server", f"fail {process}: {error!r}")
             self._ended(process)
 
     def _ended(self, process: int) -> None:
@@ -209,3 +208,10 @@ class Server:
             self._forget_stores()
             self.loop.call_soon(self.loop.drop, process, context=Context())
             self._restart_later()
+
+
+def _is_refused(error: Exception) -> bool:
+    """Return whether a server must not start because of *error*: a file cannot be read or written."""
+    return isinstance(error, OSError | StoreUnavailable) or (
+        isinstance(error, TlsError) and isinstance(error.__cause__, OSError)
+    )

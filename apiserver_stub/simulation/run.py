@@ -30,6 +30,8 @@ from nodeagent.base.simulation.trace import Trace
 _NODES = 1
 """The scheduler of the server binds pods only while the cluster has one ready node."""
 _COMPARING_SECONDS = 120.0
+_RELEASES, _RELEASE_SECONDS = 80, 5.0
+"""Attempts to remove the finalizers, as a start on a disk that was slow takes minutes."""
 _MAX_TASKS, _MAX_FILES = 600, 80
 
 
@@ -115,7 +117,7 @@ class _Run:
 
     async def _release_finalizers(self) -> None:
         """Remove all finalizers of config maps, so that everything can be deleted."""
-        for _ in range(20):
+        for _ in range(_RELEASES):
             state = self.invariants.history.current.get(CONFIG_MAPS, {})
             held = [
                 key
@@ -128,7 +130,7 @@ class _Run:
                 namespace, _, name = key.partition("/")
                 with contextlib.suppress(Lost):
                     await self.requests.remove_finalizer(namespace, name)
-            await asyncio.sleep(5)
+            await asyncio.sleep(_RELEASE_SECONDS)
 
     async def _sleep_until(self, due: float) -> bool:
         """Wait until *due*; return false if there is a violation."""

@@ -135,15 +135,16 @@ def test_failed_runner_is_reported_with_the_last_line_of_its_log(process: Shim, 
 
 
 def test_log_is_reopened(process: Shim) -> None:
-    os.mkfifo(process.directory / "go")
-    process.start("read line < go; echo one; read line < go; echo two")
+    for name in ("first", "second"):  # The second read of one pipe could end with the first write.
+        os.mkfifo(process.directory / name)
+    process.start("read line < first; echo one; read line < second; echo two")
     with process.attach() as client:
-        (process.directory / "go").write_text("\n")
+        (process.directory / "first").write_text("\n")
         assert client.recv(100) == frame(1, b"one\n")
     (process.directory / "log").rename(process.directory / "log.1")
     with process.connect("reopen") as connection:
         assert connection.recv(100) == b"ok\n"
-    (process.directory / "go").write_text("\n")
+    (process.directory / "second").write_text("\n")
     code, lines = process.wait()
     assert (code, lines) == (0, ["stdout F two"])
     assert (process.directory / "log.1").read_text().endswith(" stdout F one\n")
