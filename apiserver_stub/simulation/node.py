@@ -191,7 +191,7 @@ class Server:
         except Exception as error:
             if process in self.loop.dead:
                 return
-            if _is_refused(error):
+            if _prevents_start(error):
                 self.trace.add("server", f"failed {process} {type(error).__name__}")
                 _log.exception("Server failed to start")
             else:
@@ -210,8 +210,8 @@ class Server:
             self._restart_later()
 
 
-def _is_refused(error: Exception) -> bool:
-    """Return whether a server must not start because of *error*: a file cannot be read or written."""
+def _prevents_start(error: Exception) -> bool:
+    """Return whether a server rightly ends because of *error*: a file cannot be read or written."""
     return isinstance(error, OSError | StoreUnavailable) or (
         isinstance(error, TlsError) and isinstance(error.__cause__, OSError)
     )
