@@ -29,8 +29,15 @@ def read_bytes(value: bytes) -> str:
 
 
 def write_bytes(value: str | bytes) -> bytes:
-    """Return the bytes that the base64 text *value* encodes; bytes are returned unchanged."""
-    return gobase64.decode(value) if isinstance(value, str) else bytes(value)
+    """Return the bytes that the base64 text *value* encodes; bytes are returned unchanged.
+
+    :raises TypeError: *value* is neither; ``bytes`` would allocate the number of bytes that an integer states.
+    """
+    if isinstance(value, str):
+        return gobase64.decode(value)
+    if isinstance(value, bytes):
+        return value
+    raise TypeError(f"expected base64 text, not {type(value).__name__}")
 
 
 @lru_cache(maxsize=512)

@@ -220,6 +220,8 @@ def test_error_names_the_path_of_an_invalid_value():
         {"metadata": {"finalizers": "abc"}},
         {"metadata": {"ownerReferences": {"kind": "Pod"}}},
         {"data": {"k": "not base64!"}},
+        {"data": {"k": 2**62}},  # Not the number of bytes to allocate.
+        {"data": {"k": [1]}},
         {"immutable": 2**70},
     ],
 )
