@@ -7,7 +7,8 @@ next argument, lists and maps are comma-separated and may be repeated. A flag ta
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import field
@@ -189,7 +190,8 @@ def read_flags(namespace: argparse.Namespace) -> Flags:
     return flags
 
 
-def field_flags() -> dict[str, FieldFlag]:
+@functools.cache
+def field_flags() -> Mapping[str, FieldFlag]:
     """Return every flag that sets a field, by name."""
     flags = {}
     for path, described in all_fields().items():

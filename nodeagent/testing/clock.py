@@ -6,13 +6,15 @@ import asyncio
 import heapq
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 _ITERATIONS = 25
 """Iterations of the event loop after which tasks that wait for each other are considered idle."""
+_IDLE_ITERATIONS = 3
+"""Iterations without any work, each of which also polls file descriptors, after which all tasks are idle."""
 
 
 class FakeClock:
@@ -83,8 +85,7 @@ class FakeClock:
         """Run tasks and threads until all of them wait for the time to advance."""
         executor = self._watch_threads()
         while True:
-            for _ in range(_ITERATIONS):
-                await asyncio.sleep(0)
+            await _run_ready_tasks()
             if executor is None or executor.settled == executor.submitted:
                 return
             if not executor.busy:
@@ -101,6 +102,18 @@ class FakeClock:
             executor = self._executor = _WatchedExecutor(loop)
             loop.set_default_executor(executor)
         return executor
+
+
+async def _run_ready_tasks() -> None:
+    """Run the event loop until it has no work, at most for ``_ITERATIONS``."""
+    # Other event loops than those of asyncio have no such attribute.
+    ready: Sized | None = getattr(asyncio.get_running_loop(), "_ready", None)
+    idle = 0
+    for _ in range(_ITERATIONS):
+        await asyncio.sleep(0)
+        idle = 0 if ready is None or len(ready) else idle + 1
+        if idle == _IDLE_ITERATIONS:
+            return
 
 
 class _WatchedExecutor(ThreadPoolExecutor):

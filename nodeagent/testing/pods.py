@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -100,7 +101,12 @@ def _container(item: Container | str) -> Container:
 
 def _field(struct: type[msgspec.Struct], name: str, value: Any) -> Any:
     """Convert *value* to the type of the field *name* of *struct*."""
-    kind = next((field.type for field in msgspec.structs.fields(struct) if field.name == name), None)
+    kind = _field_types(struct).get(name)
     if kind is None:
         raise TypeError(f"{struct.__name__} has no field {name}")
     return msgspec.convert(value, kind, from_attributes=True)
+
+
+@functools.cache
+def _field_types(struct: type[msgspec.Struct]) -> dict[str, Any]:
+    return {field.name: field.type for field in msgspec.structs.fields(struct)}
