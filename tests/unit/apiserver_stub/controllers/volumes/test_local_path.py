@@ -188,6 +188,48 @@ async def test_larger_request_expands_the_volume(
     assert store.read(VOLUMES, "pvc-uid-c")["spec"]["capacity"] == {"storage": "3Gi"}
 
 
+async def test_failed_expansion_is_reported_and_retried(
+    store: MeteredStore, clock: FakeClock, agents: FakeAgents, controllers: Any
+) -> None:
+    store.put(CLAIMS, local_claim())
+    async with controllers():
+        await settle(store, clock)
+        larger = store.read(CLAIMS, "n/c")
+        larger["spec"]["resources"]["requests"]["storage"] = "3Gi"
+        agents.problem = 0, ""
+        store.put(CLAIMS, larger)
+        await settle(store, clock)
+        assert ("c", "VolumeResizeFailed", "node n1: error trying to reach service: connection refused") in events(store)
+        assert store.read(VOLUMES, "pvc-uid-c")["spec"]["capacity"] == {"storage": "1Gi"}
+        agents.problem = None
+        await clock.advance(60)
+        await settle(store, clock)
+
+    assert agents.directories == {"pvc-uid-c": 3 * 2**30}
+    assert store.read(CLAIMS, "n/c")["status"]["capacity"] == {"storage": "3Gi"}
+
+
+async def test_volume_with_another_finalizer_is_removed_after_it(
+    store: MeteredStore, clock: FakeClock, agents: FakeAgents, controllers: Any
+) -> None:
+    store.put(CLAIMS, local_claim())
+    async with controllers():
+        await settle(store, clock)
+        volume = store.read(VOLUMES, "pvc-uid-c")
+        volume["metadata"]["finalizers"].append("example.com/kept")
+        store.put(VOLUMES, volume)
+        store.remove(CLAIMS, "n/c")
+        await settle(store, clock)
+        assert agents.directories == {}
+        volume = store.read(VOLUMES, "pvc-uid-c")
+        assert volume["metadata"]["finalizers"] == ["example.com/kept"]
+        volume["metadata"]["finalizers"] = []
+        store.put(VOLUMES, volume)
+        await settle(store, clock)
+
+    assert store.read(VOLUMES, "pvc-uid-c") is None
+
+
 async def test_storage_class_is_created_once(store: MeteredStore) -> None:
     store.put("core/namespaces", {"metadata": {"name": "kube-system"}})
     await ensure_local_path_class(store, Identity())  # type: ignore[arg-type]
