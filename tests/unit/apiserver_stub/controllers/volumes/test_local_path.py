@@ -199,7 +199,8 @@ async def test_failed_expansion_is_reported_and_retried(
         agents.problem = 0, ""
         store.put(CLAIMS, larger)
         await settle(store, clock)
-        assert ("c", "VolumeResizeFailed", "node n1: error trying to reach service: connection refused") in events(store)
+        note = "node n1: error trying to reach service: connection refused"
+        assert ("c", "VolumeResizeFailed", note) in events(store)
         assert store.read(VOLUMES, "pvc-uid-c")["spec"]["capacity"] == {"storage": "1Gi"}
         agents.problem = None
         await clock.advance(60)
