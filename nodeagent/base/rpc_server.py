@@ -53,16 +53,15 @@ async def serve_until_cancelled(
     :raises OSError: the socket cannot be created.
     """
     while True:
-        async with serve(socket, services):
+        async with serve(socket, services) as inode:
             _log.info("Starting to listen", extra={"path": str(socket)})
-            inode = await asyncio.to_thread(_inode, socket)
             while await asyncio.to_thread(_inode, socket) == inode:
                 await clock.sleep(until_shared(clock.now(), _CHECK_SECONDS))
 
 
 @asynccontextmanager
-async def serve(socket: Path, services: Mapping[ServiceDescriptor, Mapping[str, Handler]]) -> AsyncIterator[None]:
-    """Serve *services* on *socket* until the end of the block; replace an existing socket.
+async def serve(socket: Path, services: Mapping[ServiceDescriptor, Mapping[str, Handler]]) -> AsyncIterator[int]:
+    """Serve *services* on *socket* until the end of the block, which receives its inode; replace an existing socket.
 
     :param services: the handlers by service and method name; other methods are not implemented.
     :raises OSError: the socket cannot be created.
@@ -87,7 +86,7 @@ async def serve(socket: Path, services: Mapping[ServiceDescriptor, Mapping[str, 
     try:
         await server.start()
         inode = await asyncio.to_thread(_rename, aside, socket)
-        yield
+        yield inode
     finally:
         await server.stop(_STOP_SECONDS)
         _remove(socket, inode)
@@ -108,8 +107,9 @@ def _short(socket: Path) -> Iterator[str]:
 
 def _rename(aside: Path, socket: Path) -> int:
     """Rename the socket and return its inode. Blocking."""
+    inode = aside.lstat().st_ino  # Another process may remove or replace the socket as soon as it has its name.
     aside.replace(socket)
-    return socket.lstat().st_ino
+    return inode
 
 
 def _inode(path: Path) -> int:

@@ -100,6 +100,30 @@ async def test_removed_socket_is_created_again(directory):
     await asyncio.wait([task])
 
 
+async def test_socket_that_is_removed_as_soon_as_it_exists_is_created_again(directory, monkeypatch):
+    socket, clock, removed = directory / "s.sock", FakeClock(), []
+    rename = Path.replace
+
+    def rename_and_remove(source, target):
+        result = rename(source, target)
+        if not removed:
+            removed.append(target)
+            target.unlink()
+        return result
+
+    monkeypatch.setattr(Path, "replace", rename_and_remove)
+    task = asyncio.create_task(serve_until_cancelled(socket, {SERVICE: {"GetInfo": get_info}}, clock))
+
+    for _ in range(3000):
+        await clock.advance(20)
+        if socket.exists() or task.done():
+            break
+        await asyncio.sleep(0.01)
+    assert removed == [socket] and (await call(socket)).name == "served"
+    task.cancel()
+    await asyncio.wait([task])
+
+
 async def test_responses_of_a_generator_are_streamed(directory):
     service = plugin_v1_pb2.DESCRIPTOR.services_by_name["PodSource"]
 
