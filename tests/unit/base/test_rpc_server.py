@@ -47,6 +47,15 @@ async def call(socket):
         return await connection.call(GET_INFO, registration.InfoRequest())
 
 
+async def advance_until_served(clock, socket):
+    async def advance():
+        while not socket.exists():
+            await clock.advance(10)
+            await asyncio.sleep(0.01)
+
+    await asyncio.wait_for(advance(), 30)
+
+
 async def test_response_of_the_handler_is_sent(directory):
     async with serve(directory / "s.sock", {SERVICE: {"GetInfo": get_info}}):
         assert (await call(directory / "s.sock")).name == "served"
@@ -88,13 +97,7 @@ async def test_removed_socket_is_created_again(directory):
     task = asyncio.create_task(serve_until_cancelled(socket, {SERVICE: {"GetInfo": get_info}}, clock))
     await eventually(socket.exists)
     socket.unlink()
-
-    async def advance():
-        while not socket.exists():
-            await clock.advance(10)
-            await asyncio.sleep(0.01)
-
-    await asyncio.wait_for(advance(), 10)
+    await advance_until_served(clock, socket)
     assert (await call(socket)).name == "served"
     task.cancel()
     await asyncio.wait([task])
@@ -113,12 +116,7 @@ async def test_socket_that_is_removed_as_soon_as_it_exists_is_created_again(dire
 
     monkeypatch.setattr(Path, "replace", rename_and_remove)
     task = asyncio.create_task(serve_until_cancelled(socket, {SERVICE: {"GetInfo": get_info}}, clock))
-
-    for _ in range(3000):
-        await clock.advance(20)
-        if socket.exists() or task.done():
-            break
-        await asyncio.sleep(0.01)
+    await advance_until_served(clock, socket)
     assert removed == [socket] and (await call(socket)).name == "served"
     task.cancel()
     await asyncio.wait([task])

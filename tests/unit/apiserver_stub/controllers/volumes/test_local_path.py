@@ -83,6 +83,12 @@ def local_claim(**spec: Any) -> dict[str, Any]:
     return claim(storageClassName="local-path", annotations={SELECTED: "n1"}, **spec)
 
 
+def request_larger(store: MeteredStore) -> None:
+    larger = store.read(CLAIMS, "n/c")
+    larger["spec"]["resources"]["requests"]["storage"] = "3Gi"
+    store.put(CLAIMS, larger)
+
+
 async def test_volume_is_created_bound_and_deleted(
     store: MeteredStore, clock: FakeClock, agents: FakeAgents, controllers: Any
 ) -> None:
@@ -178,9 +184,7 @@ async def test_larger_request_expands_the_volume(
     store.put(CLAIMS, local_claim())
     async with controllers():
         await settle(store, clock)
-        larger = store.read(CLAIMS, "n/c")
-        larger["spec"]["resources"]["requests"]["storage"] = "3Gi"
-        store.put(CLAIMS, larger)
+        request_larger(store)
         await settle(store, clock)
 
     assert agents.directories == {"pvc-uid-c": 3 * 2**30}
@@ -194,10 +198,8 @@ async def test_failed_expansion_is_reported_and_retried(
     store.put(CLAIMS, local_claim())
     async with controllers():
         await settle(store, clock)
-        larger = store.read(CLAIMS, "n/c")
-        larger["spec"]["resources"]["requests"]["storage"] = "3Gi"
         agents.problem = 0, ""
-        store.put(CLAIMS, larger)
+        request_larger(store)
         await settle(store, clock)
         note = "node n1: error trying to reach service: connection refused"
         assert ("c", "VolumeResizeFailed", note) in events(store)
