@@ -236,22 +236,22 @@ class Actions:
     def stop_runtime(self, seconds: float) -> None:
         runtime = self._node.runtime
         runtime.stop_serving()
-        self._after(seconds, runtime.serve)
+        self._delay_stops(seconds, runtime.serve)
 
     def hang_runtime(self, call: str, seconds: float) -> None:
         runtime = self._node.runtime
         runtime.hanging.add(call)
-        self._after(seconds, runtime.release)
+        self._delay_stops(seconds, runtime.release)
 
     def fail_runtime(self, call: str, probability: float, seconds: float) -> None:
         failing = self._node.runtime.failing
         failing[call] = probability
-        self._after(seconds, lambda: failing.pop(call, None))
+        self._delay_stops(seconds, lambda: failing.pop(call, None))
 
     def slow_runtime(self, factor: float, seconds: float) -> None:
         latency = self._node.runtime_latency
         latency.factor = factor
-        self._after(seconds, lambda: setattr(latency, "factor", 1.0))
+        self._delay_stops(seconds, lambda: setattr(latency, "factor", 1.0))
 
     def fail_driver(self, call: str, uncertain: bool, seconds: float) -> None:
         driver = self._node.driver
@@ -277,7 +277,7 @@ class Actions:
     def slow_disk(self, factor: float, seconds: float) -> None:
         loop = self._node.loop
         loop.thread_factor = factor
-        self._after(seconds, lambda: setattr(loop, "thread_factor", 1.0))
+        self._delay_stops(seconds, lambda: setattr(loop, "thread_factor", 1.0))
 
     def exhaust_pids(self, seconds: float) -> None:
         host, now = self._node.host, self._node.loop.time()
@@ -292,6 +292,12 @@ class Actions:
 
     def jump_clock(self, seconds: float) -> None:
         self._node.clock.offset_seconds += seconds
+
+    def _delay_stops(self, seconds: float, end: Any) -> None:
+        """End a fault, because of which containers may be stopped later than intended."""
+        now = self._node.loop.time()
+        self._invariants.delays.append((now, now + seconds))
+        self._after(seconds, end)
 
     def _after(self, seconds: float, end: Any) -> None:
         self._node.loop.call_later(seconds, end, context=Context())

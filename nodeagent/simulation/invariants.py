@@ -33,6 +33,7 @@ class Invariants(Observer, Receiver):
 
     :ivar forced: UIDs of pods that a user has deleted without a grace period.
     :ivar pressures: start and end of the times at which pods are evicted.
+    :ivar delays: start and end of the times at which containers may be stopped later than intended.
     """
 
     def __init__(self, node: Node) -> None:
@@ -40,6 +41,7 @@ class Invariants(Observer, Receiver):
         self.violation = ""
         self.forced: set[str] = set()
         self.pressures: list[tuple[float, float]] = []
+        self.delays: list[tuple[float, float]] = []
         self.checked = 0
         self._informed: dict[str, float] = {}
         """Time at which the agent was informed that a pod no longer exists, by UID."""
@@ -187,9 +189,17 @@ class Invariants(Observer, Receiver):
 
     def _grace(self, uid: str, since: float | None) -> int:
         """Return the grace period of a pod that is stopped at a time; that of an evicted one is shorter."""
-        if since is not None and any(start <= since <= end + EVICTED_SECONDS for start, end in self.pressures):
+        if since is not None and any(start <= since <= self._evicted_until(end) for start, end in self.pressures):
             return 1
         return self._graces.get(uid, 5)  # That of static pods.
+
+    def _evicted_until(self, end: float) -> float:
+        """Return until when the runtime can be requested to stop pods because of a pressure that ended."""
+        until = end + EVICTED_SECONDS
+        for started, ended in self.delays:  # In the order of their start.
+            if started <= until:
+                until = max(until, ended + EVICTED_SECONDS)
+        return until
 
     def _hooks(self, uid: str) -> list[Any]:
         for pod in self._node.server.objects.get(PODS, {}).values():

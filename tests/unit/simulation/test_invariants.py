@@ -401,6 +401,19 @@ def test_kill_of_an_evicted_pod_is_permitted_after_a_second(host, requested_at, 
     assert (host.violation == "") == permitted
 
 
+@pytest.mark.parametrize(("requested_at", "permitted"), [(150.0, True), (240.0, True), (240.1, False), (400.0, False)])
+def test_evicted_pod_is_stopped_later_because_of_successive_faults(host, requested_at, permitted):
+    host.add("a", grace=30)
+    host.invariants.pressures.append((100.0, 120.0))
+    host.invariants.delays += [(90.0, 180.0), (200.0, 210.0), (205.0, 206.0), (300.0, 500.0)]
+    container = host.start(host.container(host.sandbox("a")))
+    container.requested_at, host.loop.now = requested_at, requested_at + 1.0
+
+    host.end(container, "killed")
+
+    assert (host.violation == "") == permitted
+
+
 def test_end_of_a_sandbox_whose_stop_outlived_the_agent_is_permitted(host):
     host.add("a")
     container = host.start(host.container(host.sandbox("a")))
