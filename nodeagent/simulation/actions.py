@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections import Counter
 from contextvars import Context
@@ -13,10 +12,14 @@ from nodeagent.base.simulation.steps import Step
 from nodeagent.errors import UncertainVolumeError, VolumeError
 from nodeagent.simulation.amounts import cpu_limit
 from nodeagent.simulation.apiserver import CONFIG_MAPS, PODS, Rejection
-from nodeagent.simulation.config_volumes import MOUNT_PATH, config_data, config_volume
+from nodeagent.simulation.config_volumes import config_data
 from nodeagent.simulation.invariants import Invariants
-from nodeagent.simulation.node import DEVICE, MAX_PIDS, NAMESPACE, NODE, Node
+from nodeagent.simulation.node import MAX_PIDS, NAMESPACE, Node
+from nodeagent.simulation.pods import make_debugger, make_pod
 from nodeagent.simulation.runtime import Container
+
+_DEBUGGERS = 2
+"""Largest number of ephemeral containers of a pod."""
 
 
 class Actions:
@@ -45,6 +48,7 @@ class Actions:
         node.runtime_latency.factor = 1.0
         node.driver.recover()
         node.host.press(pids=0)
+        node.runtime.report_truly()
         node.disk.full = node.unruly.raises = node.unruly.hangs = False
         node.loop.crash_at, node.loop.thread_factor = None, 1.0
         node.trace.add("calm")
@@ -128,12 +132,49 @@ class Actions:
             return False
         return None
 
+    def debug_pod(self, which: int, runs: float) -> bool | None:
+        """Add an ephemeral container to a pod, which exits after some seconds; 0 is never."""
+        pods = self._node.server.objects.get(PODS, {}).items()
+        names = [name for (_, name), pod in pods if "static" not in name and len(_debuggers(pod)) < _DEBUGGERS]
+        if not names:
+            return False
+
+        def change(pod: dict[str, Any]) -> None:
+            known = pod["spec"].setdefault("ephemeralContainers", [])
+            known.append(make_debugger(f"debug-{len(known)}", runs))
+
+        self._node.server.modify(PODS, NAMESPACE, names[which % len(names)], change)
+        return None
+
     # --- events on the node -----------------------------------------------------------------------------------
 
     def exit_container(self, which: int, code: int) -> bool | None:
         if (container := self._container(which)) is None:
             return False
         self._node.runtime.exit(container, code)
+        return None
+
+    def break_container(self, which: int) -> bool | None:
+        """Make the liveness and readiness probes of a container fail until it ends."""
+        if (container := self._container(which)) is None:
+            return False
+        container.broken = True
+        return None
+
+    def misreport_sandbox(self, which: int, seconds: float) -> bool | None:
+        """Make the runtime report that a sandbox is not ready, although it is."""
+        if (container := self._container(which)) is None:
+            return False
+        container.sandbox.misreported = True
+        self._delay_stops(seconds, lambda: setattr(container.sandbox, "misreported", False))
+        return None
+
+    def misreport_container(self, which: int, seconds: float) -> bool | None:
+        """Make the runtime report that the state of a container is unknown, although it runs."""
+        if (container := self._container(which)) is None:
+            return False
+        container.misreported = True
+        self._delay_stops(seconds, lambda: setattr(container, "misreported", False))
         return None
 
     def end_sandbox(self, which: int, code: int) -> bool | None:
@@ -303,76 +344,5 @@ class Actions:
         self._node.loop.call_later(seconds, end, context=Context())
 
 
-def make_pod(
-    name: str,
-    uid: str,
-    *,
-    policy: str,
-    containers: int = 1,
-    init: int = 0,
-    grace: int = 30,
-    runs: float = 0,
-    code: int = 0,
-    volume: bool = False,
-    probe: bool = False,
-    hook: bool = False,
-    device: bool = False,
-    config: str = "",
-    cpu: int = 0,
-    claim: str = "",
-    image: str = "registry.test/app:0",
-) -> dict[str, Any]:
-    """Return a pod for the node.
-
-    :param runs: seconds after which its containers exit with *code*; 0 is never.
-    :param config: name of the config map that its containers mount, which need not exist.
-    :param cpu: CPU limit of its containers in thousandths; 0 is none.
-    :param claim: name of the claim that its containers mount.
-    """
-    main: dict[str, Any] = {"name": "main", "image": image, "imagePullPolicy": "IfNotPresent"}
-    main["terminationMessagePath"] = "/dev/termination-log"
-    main["terminationMessagePolicy"] = "File"
-    if runs:
-        main["args"] = ["exit", str(runs), str(code)]
-    if probe:
-        main["livenessProbe"] = {"exec": {"command": ["check"]}, "periodSeconds": 10, "timeoutSeconds": 1}
-        main["livenessProbe"] |= {"failureThreshold": 3, "successThreshold": 1}
-    if hook:
-        main["lifecycle"] = {"preStop": {"exec": {"command": ["stop"]}}}
-    spec: dict[str, Any] = {
-        "nodeName": NODE,
-        "restartPolicy": policy,
-        "terminationGracePeriodSeconds": grace,
-        "dnsPolicy": "Default",
-        "schedulerName": "default-scheduler",
-        "securityContext": {},
-        "containers": [{**copy.deepcopy(main), "name": f"main-{number}"} for number in range(containers)],
-    }
-    for container in spec["containers"] if cpu else ():
-        amounts = {"cpu": f"{cpu}m", "memory": "64Mi"}
-        container["resources"] = {"limits": amounts, "requests": dict(amounts)}
-    if device:
-        resources = spec["containers"][0].setdefault("resources", {"limits": {}, "requests": {}})
-        for kind in ("limits", "requests"):
-            resources[kind][DEVICE] = "1"
-    if init:
-        first = {**copy.deepcopy(main), "name": "init-0", "args": ["exit", "2", "0"]}
-        first.pop("livenessProbe", None)
-        first.pop("lifecycle", None)
-        spec["initContainers"] = [first]
-    if volume:
-        spec["volumes"] = [{"name": "data", "emptyDir": {}}]
-        for container in spec["containers"]:
-            container["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
-    if config:
-        spec.setdefault("volumes", []).append(config_volume(config))
-        for container in spec["containers"]:
-            mount = {"name": "config", "mountPath": MOUNT_PATH, "readOnly": True}
-            container.setdefault("volumeMounts", []).append(mount)
-    if claim:
-        spec.setdefault("volumes", []).append({"name": "claim", "persistentVolumeClaim": {"claimName": claim}})
-        for container in spec["containers"]:
-            container.setdefault("volumeMounts", []).append({"name": "claim", "mountPath": "/claim"})
-    metadata = {"name": name, "namespace": NAMESPACE, "uid": uid}
-    status = {"phase": "Pending"}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
+def _debuggers(pod: dict[str, Any]) -> list[Any]:
+    return list(pod["spec"].get("ephemeralContainers") or ())

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from nodeagent.simulation.amounts import cpu_limit, quota
 from nodeagent.simulation.apiserver import CONFIG_MAPS, PODS, Change
 from nodeagent.simulation.config_volumes import MOUNT_PATH, is_complete, read_files
+from nodeagent.simulation.container_order import ContainerOrder
 from nodeagent.simulation.node import Node
 from nodeagent.simulation.runtime import Container, Observer, Sandbox
 from nodeagent.simulation.transport import Receiver
@@ -18,6 +20,8 @@ INFORMED_SECONDS = 2.0
 """Time after which the agent must act on the deletion of a pod that it was informed of."""
 EVICTED_SECONDS = 30.0
 """Time after the end of a pressure in which pods may be stopped because of it."""
+_LEAST_SECONDS = 2
+"""Time that sidecars have at least, after the other containers have used the grace period."""
 _FINISHED = ("Succeeded", "Failed")
 _MIRROR = "kubernetes.io/config.mirror"
 _REJECTED = ("UnexpectedAdmissionError", "Evicted")
@@ -52,6 +56,7 @@ class Invariants(Observer, Receiver):
         self._restarts: dict[tuple[str, str], int] = {}
         self._outcomes: dict[tuple[str, str], list[int]] = {}
         self._differences: list[str] = []
+        self._order = ContainerOrder(node.runtime.running)
         node.runtime.observer = self
         node.server.changed = self._changed
         node.network.receiver = self
@@ -91,11 +96,23 @@ class Invariants(Observer, Receiver):
                 return
             uid, what = container.sandbox.uid, f"container {container.name}"
         else:
+            if name == "StopContainer":
+                self._verify_stop(self._node.runtime.containers.get(request.container_id))
             return
         gone = self._informed.get(uid)
         late = gone is not None and self._node.loop.time() - gone > INFORMED_SECONDS
         self._verify(not late, f"{what} of pod {uid} is started although the agent was informed of its deletion")
         self._verify(uid not in self._finished, f"{what} of pod {uid} is started after the pod had finished")
+
+    def _verify_stop(self, container: Container | None) -> None:
+        if container is None or not container.running:
+            return
+        if container.sandbox.uid in self.forced:
+            return  # If it was deleted while the agent was not running, its sidecars are unknown.
+        now, uid = self._node.loop.time(), container.sandbox.uid
+        delayed = any(start <= now <= end + EVICTED_SECONDS for start, end in self.delays)
+        problem = self._order.stop(container, now, self._grace(uid, now), delayed=delayed)
+        self._verify(not problem, problem)
 
     # --- runtime ----------------------------------------------------------------------------------------------
 
@@ -114,7 +131,9 @@ class Invariants(Observer, Receiver):
             if mount.container_path == "/etc/hosts":
                 content = Path(mount.host_path).read_bytes()
                 self._verify(b"localhost" in content, f"{mount.host_path} is damaged at the start of {name}")
-        if name.startswith("init"):
+        problem = self._order.start(container)
+        self._verify(not problem, problem)
+        if name.startswith(("init", "sidecar", "debug")):
             return
         codes, policy = self._outcomes.setdefault((uid, name), []), self._policies.get(uid, "Always")
         if policy == "Never":
@@ -134,8 +153,16 @@ class Invariants(Observer, Receiver):
                     files = read_files(Path(mount.host_path))
                     self._verify(is_complete(files), f"{text} has files of two versions: {files}")
 
+    def started_up(self, container: Container) -> None:
+        self._order.started_up(container)
+
+    def probed(self, container: Container) -> None:
+        problem = self._order.check(container)
+        self._verify(not problem, problem)
+
     def ended(self, container: Container, cause: str) -> None:
         uid, name = container.sandbox.uid, container.name
+        self._order.ended(container)
         if cause in ("exit", "power") and container.signaled_at is None:
             # Stopped containers may be started again because the pod was changed.
             self._outcomes.setdefault((uid, name), []).append(container.exit_code)
@@ -147,11 +174,14 @@ class Invariants(Observer, Receiver):
         since = container.requested_at
         grace = self._grace(uid, since)
         lasted = 0.0 if since is None else self._node.loop.time() - since
+        if name.startswith("sidecar") and since is not None:  # Sidecars have the rest of the grace period.
+            first = min(c.requested_at for c in self._of(container.sandbox) if c.requested_at is not None)
+            grace = min(grace, max(_LEAST_SECONDS, grace - (since - first) - 1.0))
         hook = bool(self._hooks(uid))
         self._verify(
             lasted >= grace - 0.01 or hook or uid in self.forced,
             f"container {name} of pod {uid} is killed ({cause}) {lasted:.1f} s after the stop request, "
-            f"its grace period is {grace} s",
+            f"its grace period is {grace:g} s",
         )
 
     # --- API server -------------------------------------------------------------------------------------------
@@ -165,6 +195,7 @@ class Invariants(Observer, Receiver):
         mirror = uid != meta["uid"]
         if change.type == "ADDED" and not mirror:
             self._policies[uid] = spec["restartPolicy"]
+            self._order.added(uid, spec)
         if not mirror:
             grace = meta.get("deletionGracePeriodSeconds", spec["terminationGracePeriodSeconds"])
             self._graces[uid] = min(grace, self._graces.get(uid, grace))
@@ -181,13 +212,21 @@ class Invariants(Observer, Receiver):
         self._verify(before in (None, phase), f"pod {uid} changes from phase {before} to {phase}")
         if phase in _FINISHED:
             self._finished[uid] = phase
-        for container in status.get("containerStatuses") or ():
+        if status.get("reason") == "DeadlineExceeded" and before is None:
+            self._verify_deadline(uid, status)
+        for container in _statuses(status):
             key = (uid, container["name"])
             count, known = container.get("restartCount", 0), self._restarts.get(key, 0)
             self._verify(count >= known, f"restart count of {key} decreases from {known} to {count}")
             self._restarts[key] = count
 
-    def _grace(self, uid: str, since: float | None) -> int:
+    def _verify_deadline(self, uid: str, status: Mapping[str, Any]) -> None:
+        deadline = self._order.deadline(uid)
+        lasted = (self._node.clock.wall() - _time(status.get("startTime"))).total_seconds()
+        early = not self._node.clock.offset_seconds and lasted < deadline - 1.0
+        self._verify(not early, f"the deadline of pod {uid} is exceeded after {lasted:.1f} of {deadline} s")
+
+    def _grace(self, uid: str, since: float | None) -> float:
         """Return the grace period of a pod that is stopped at a time; that of an evicted one is shorter."""
         if since is not None and any(start <= since <= self._evicted_until(end) for start, end in self.pressures):
             return 1
@@ -201,10 +240,13 @@ class Invariants(Observer, Receiver):
                 until = max(until, ended + EVICTED_SECONDS)
         return until
 
+    def _of(self, sandbox: Sandbox) -> list[Container]:
+        return [each for each in self._node.runtime.containers.values() if each.sandbox is sandbox]
+
     def _hooks(self, uid: str) -> list[Any]:
         for pod in self._node.server.objects.get(PODS, {}).values():
             if pod["metadata"]["uid"] == uid:
-                return [c for c in pod["spec"]["containers"] if "lifecycle" in c]
+                return [c for c in pod["spec"]["containers"] if "preStop" in (c.get("lifecycle") or {})]
         return []
 
     # --- convergence ------------------------------------------------------------------------------------------
@@ -269,16 +311,22 @@ class Invariants(Observer, Receiver):
         status, deleted = pod.get("status") or {}, pod["metadata"].get("deletionTimestamp")
         self._expect(not deleted, f"pod {uid} is not deleted, although this was requested at {deleted}")
         phase = status.get("phase")
-        reported = [c["name"] for c in status.get("containerStatuses") or () if "running" in c.get("state", {})]
+        reported = [c["name"] for c in _statuses(status) if "running" in c.get("state", {})]
         self._expect(
             len(reported) == running, f"{running} containers of pod {uid} run, but its status reports {reported}"
         )
+        if deadline := pod["spec"].get("activeDeadlineSeconds"):
+            since = self._node.clock.wall() - _time(status.get("startTime"))
+            exceeded = since.total_seconds() > deadline + INFORMED_SECONDS
+            self._expect(phase in _FINISHED or not exceeded, f"pod {uid} runs longer than {deadline} s")
         if phase in _FINISHED:
             self._expect(not running, f"pod {uid} has the phase {phase}, but {running} containers run")
         elif not self._finishes(pod):
-            ready = [c for c in status.get("conditions") or () if c["type"] == "Ready" and c["status"] == "True"]
+            ready = any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions") or ())
             self._expect(phase == "Running", f"pod {uid} has the phase {phase} after a time without faults")
-            self._expect(ready, f"pod {uid} is not ready after a time without faults")
+            expected = not self._is_unready(pod)
+            text = f"pod {uid} is {'not ' if expected else ''}ready after a time without faults"
+            self._expect(ready == expected, text)
 
     def _verify_config(self, container: Container, pod: dict[str, Any]) -> None:
         volumes = pod["spec"].get("volumes") or ()
@@ -325,7 +373,16 @@ class Invariants(Observer, Receiver):
 
     def _finishes(self, pod: dict[str, Any]) -> bool:
         """Return whether the containers of *pod* exit on their own."""
-        return pod["spec"]["restartPolicy"] != "Always" or any("args" in c for c in pod["spec"]["containers"])
+        spec = pod["spec"]
+        limited = spec["restartPolicy"] != "Always" or "activeDeadlineSeconds" in spec
+        return limited or any("args" in container for container in spec["containers"])
+
+    def _is_unready(self, pod: dict[str, Any]) -> bool:
+        """Return whether a readiness probe of *pod* fails."""
+        probed = {each["name"] for each in pod["spec"]["containers"] if "readinessProbe" in each}
+        uid = pod["metadata"]["uid"]
+        running = [each for each in self._node.runtime.running() if each.sandbox.uid == uid]
+        return any(each.broken for each in running if each.name in probed)
 
     def forget(self, retained: int) -> None:
         """Drop the records of pods that were deleted long ago, all but *retained*."""
@@ -334,6 +391,7 @@ class Invariants(Observer, Receiver):
         for uid in [uid for uid in self._policies if uid not in existing][:-retained]:
             for records in (self._policies, self._informed, self._graces, self._finished):
                 records.pop(uid, None)
+        self._order.forget(self._graces.keys() | existing, self._node.runtime.sandboxes)
         for table in (self._restarts, self._outcomes):
             for key in [key for key in table if key[0] not in self._graces and key[0] not in existing]:
                 del table[key]
@@ -342,3 +400,13 @@ class Invariants(Observer, Receiver):
 def _devices(container: Container) -> set[str]:
     """Return the devices that were allocated to a container."""
     return {device for env in container.config.envs if env.key == "DEVICES" for device in env.value.split(",")}
+
+
+def _statuses(status: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the statuses of all containers."""
+    kinds = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+    return [container for kind in kinds for container in status.get(kind) or ()]
+
+
+def _time(text: str | None) -> datetime:
+    return datetime.fromisoformat(text) if text else datetime.max.replace(tzinfo=UTC)

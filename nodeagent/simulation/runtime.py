@@ -38,6 +38,8 @@ class Sandbox:
     ready: bool = True
     pending_stops: int = 0
     """Number of calls to stop it that have not returned."""
+    misreported: bool = False
+    """The runtime reports that it is not ready."""
     stop_outlived_client: bool = False
     """A client crashed while its call to stop the sandbox was pending; the call can take effect at any time."""
 
@@ -49,7 +51,7 @@ class Sandbox:
 
     @property
     def state(self) -> Any:
-        return cri.SANDBOX_READY if self.ready else cri.SANDBOX_NOTREADY
+        return cri.SANDBOX_READY if self.ready and not self.misreported else cri.SANDBOX_NOTREADY
 
     def listed(self) -> Any:
         """Return the item of a list; only its state changes."""
@@ -71,6 +73,8 @@ class Container:
     """A container of the runtime.
 
     :ivar stop_seconds: time from the stop signal until it exits; ``None`` if it ignores the signal.
+    :ivar broken: liveness and readiness probes fail.
+    :ivar misreported: the runtime reports that its state is unknown.
     """
 
     id: str
@@ -84,6 +88,11 @@ class Container:
     reason: str = ""
     stop_seconds: float | None = 0.0
     signaled_at: float | None = None
+    broken: bool = False
+    misreported: bool = False
+    running_since: float = 0.0
+    started_up: bool = False
+    """The startup probe has succeeded."""
     requested_at: float | None = None
     """Time at which a client first sent a request to stop it, even if the request failed."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -96,6 +105,11 @@ class Container:
     @property
     def running(self) -> bool:
         return bool(self.state == cri.CONTAINER_RUNNING)
+
+    @property
+    def reported_state(self) -> Any:
+        """Return the state that the runtime reports."""
+        return cri.CONTAINER_UNKNOWN if self.running and self.misreported else self.state
 
     def listed(self) -> Any:
         """Return the item of a list; only its state changes."""
@@ -110,7 +124,7 @@ class Container:
                 labels=self.config.labels,
                 annotations=self.config.annotations,
             )
-        self._listed.state = self.state
+        self._listed.state = self.reported_state
         return self._listed
 
 
@@ -128,6 +142,12 @@ class Observer:
 
     def signaled(self, container: Container, grace_seconds: float) -> None:
         """Record the stop signal to a container."""
+
+    def started_up(self, container: Container) -> None:
+        """Record the first success of a startup probe."""
+
+    def probed(self, container: Container) -> None:
+        """Record the execution of a liveness or readiness probe."""
 
     def ended(self, container: Container, cause: str) -> None:
         """Record the end of a container, with its cause: exit, stopped, killed, sandbox, removed or power."""
@@ -237,6 +257,13 @@ class SimulatedRuntime:
                 reply.set_result(RuntimeProblem("unavailable", "connection closed"))
         for queue in self._streams:
             queue.put_nowait(None)
+
+    def report_truly(self) -> None:
+        """Report the actual states again."""
+        for sandbox in self.sandboxes.values():
+            sandbox.misreported = False
+        for container in self.containers.values():
+            container.misreported = False
 
     def serve(self) -> None:
         """Accept connections again."""
@@ -369,6 +396,7 @@ class SimulatedRuntime:
         if not container.sandbox.ready:
             raise RuntimeProblem("unknown", f"sandbox {container.sandbox.id} is not running")
         container.state, container.started_at = cri.CONTAINER_RUNNING, self._now_ns()
+        container.running_since = self._clock.now()
         chance = self.random.random()
         container.stop_seconds = None if chance < 0.1 else chance * 4
         if list(container.config.args[:1]) == ["exit"]:  # The arguments of a simulated container determine its end.
@@ -422,7 +450,7 @@ class SimulatedRuntime:
         status = cri.ContainerStatus(
             id=each.id,
             metadata=each.config.metadata,
-            state=each.state,
+            state=each.reported_state,
             created_at=each.created_at,
             started_at=each.started_at,
             finished_at=each.finished_at,
@@ -449,10 +477,22 @@ class SimulatedRuntime:
         self._container(request.container_id)
         return cri.ReopenContainerLogResponse()
 
-    def _ExecSync(self, request: Any) -> Any:
-        if not self._container(request.container_id).running:
+    async def _ExecSync(self, request: Any) -> Any:
+        container, (name, *arguments) = self._container(request.container_id), request.cmd
+        if not container.running:
             raise RuntimeProblem("unknown", f"container {request.container_id} is not running")
-        return cri.ExecSyncResponse(exit_code=0)
+        succeeds = True
+        if name == "check":
+            self.observer.probed(container)
+            succeeds = not container.broken
+        elif name == "started":
+            succeeds = self._clock.now() - container.running_since >= float(arguments[0])
+            if succeeds and not container.started_up:
+                container.started_up = True
+                self.observer.started_up(container)
+        elif name in ("start", "stop"):  # A hook takes time.
+            await asyncio.sleep(self.random.random() * 3)
+        return cri.ExecSyncResponse(exit_code=0 if succeeds else 1)
 
     def _ListContainerStats(self, _request: Any) -> Any:
         return cri.ListContainerStatsResponse()

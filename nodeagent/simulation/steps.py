@@ -70,6 +70,11 @@ def _create(chance: random.Random) -> dict[str, Any]:
         "config": _map(chance) if chance.random() < 0.4 else "",
         "cpu": chance.choice((0, 0, 100, 300)),
         "claim": chance.choice(CLAIMS) if chance.random() < 0.6 else "",
+        "sidecars": chance.choice((0, 0, 0, 1, 2)),
+        "startup": chance.choice((0, 0, 0, 5, 20)),
+        "ready": chance.random() < 0.3,
+        "start_hook": chance.random() < 0.15,
+        "deadline": chance.choice((0, 0, 0, 0, 60, 600)),
     }
 
 
@@ -79,6 +84,18 @@ def _delete(chance: random.Random) -> dict[str, Any]:
 
 def _resize(chance: random.Random) -> dict[str, Any]:
     return {"which": chance.randrange(1000), "cpu": chance.choice((50, 100, 200, 500, 3000))}
+
+
+def _debug(chance: random.Random) -> dict[str, Any]:
+    return {"which": chance.randrange(1000), "runs": chance.choice((0, 30))}
+
+
+def _which(chance: random.Random) -> dict[str, Any]:
+    return {"which": chance.randrange(1000)}
+
+
+def _misreport(chance: random.Random) -> dict[str, Any]:
+    return {"which": chance.randrange(1000), **_seconds(chance)}
 
 
 def _static(chance: random.Random) -> dict[str, Any]:
@@ -178,11 +195,13 @@ _KINDS: dict[str, tuple[float, Callable[[random.Random], dict[str, Any]]]] = {
     "delete_pod": (5, _delete),
     "change_image": (2, _pick),
     "resize_pod": (1.5, _resize),
+    "debug_pod": (1, _debug),
     "put_static": (2, _static),
     "remove_static": (1.5, _static),
     "put_map": (2, _put_map),
     "delete_map": (0.5, _delete_map),
     "exit_container": (3, _pick),
+    "break_container": (2, _which),
     "stop_agent": (0.5, _crash),
     "crash_agent": (3, _crash),
     "lose_power": (0.6, _crash),
@@ -200,6 +219,8 @@ _KINDS: dict[str, tuple[float, Callable[[random.Random], dict[str, Any]]]] = {
     "hang_runtime": (1, _hang),
     "fail_runtime": (1, _fail),
     "slow_runtime": (0.7, _slow),
+    "misreport_sandbox": (0.5, _misreport),
+    "misreport_container": (0.5, _misreport),
     "fail_driver": (1, _fail_driver),
     "hang_driver": (0.7, _hang_driver),
     "lose_network": (0.4, _seconds),
@@ -215,11 +236,13 @@ _ORDINARY = {
     "delete_pod",
     "change_image",
     "resize_pod",
+    "debug_pod",
     "put_static",
     "remove_static",
     "put_map",
     "delete_map",
     "exit_container",
+    "break_container",
     "stop_agent",
 }
 FAULTS = frozenset(_KINDS) - _ORDINARY

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from msgspec import field
@@ -108,36 +108,42 @@ class ContainerStopper:
         self._hook_caller, self._clock = hook_caller, clock
 
     async def stop_all(
-        self, pod: Pod, stops: Sequence[Stop], memory: StopState, pod_ip: str = ""
+        self, pod: Pod, stops: Sequence[Stop], memory: StopState, pod_ip: str = "", *, forced: bool = False
     ) -> list[NodeAgentError]:
-        """Stop all containers in parallel, sidecars last in reverse order; return the errors."""
+        """Stop all containers in parallel, sidecars last in reverse order; return the errors.
+
+        Sidecars are not stopped after an error, because the containers that use them run.
+
+        :param forced: stop them nevertheless.
+        """
         order = {c.name: n for n, c in enumerate(pod.spec.init_containers or ()) if c.restartable_init}
         sidecars = sorted((s for s in stops if s.status.name in order), key=lambda s: -order[s.status.name])
         others = [stop for stop in stops if stop.status.name not in order]
         if len(stops) == 1:
             error = await self._stop(pod, stops[0], memory, pod_ip, ())
             return [error] if error is not None else []
-        before = [asyncio.Event() for _ in others]
-        jobs = [
-            self._signal(self._stop(pod, stop, memory, pod_ip, ()), done)
-            for stop, done in zip(others, before, strict=True)
-        ]
-        for stop in sidecars:
-            done = asyncio.Event()
-            jobs.append(self._signal(self._stop(pod, stop, memory, pod_ip, tuple(before)), done))
-            before.append(done)
+        loop = asyncio.get_running_loop()
+        before: list[asyncio.Future[bool]] = []
+        jobs = []
+        for stop in (*others, *sidecars):
+            turn = tuple(before) if stop.status.name in order else ()
+            before.append(loop.create_future())
+            jobs.append(self._signal(self._stop(pod, stop, memory, pod_ip, turn), before[-1], forced=forced))
         return [error for error in await asyncio.gather(*jobs) if error is not None]
 
     @staticmethod
-    async def _signal(job: Any, done: asyncio.Event) -> NodeAgentError | None:
+    async def _signal(
+        job: Awaitable[NodeAgentError | None], stopped: asyncio.Future[bool], *, forced: bool
+    ) -> NodeAgentError | None:
+        error: NodeAgentError | None = None
         try:
-            result: NodeAgentError | None = await job
-            return result
+            error = await job
+            return error
         finally:
-            done.set()
+            stopped.set_result(forced or error is None)
 
     async def _stop(
-        self, pod: Pod, stop: Stop, memory: StopState, pod_ip: str, turn: Sequence[asyncio.Event]
+        self, pod: Pod, stop: Stop, memory: StopState, pod_ip: str, turn: Sequence[asyncio.Future[bool]]
     ) -> NodeAgentError | None:
         status = stop.status
         reference = pod.reference(container_field_path(stop.kind, status.name))
@@ -154,8 +160,8 @@ class ContainerStopper:
                     hook = asyncio.ensure_future(self._run_pre_stop(pod, stop, pod_ip))
                     await self._completes(pod, stop, hook, deadline)
                 memory.hooked.add(status.id)
-            if turn:
-                await self._within(self._wait_turn(turn), deadline)
+            if turn and not await self._takes_turn(turn, deadline):
+                return None
             left = max(MINIMUM_GRACE_SECONDS, round(deadline - self._clock.now()))
             await self._runtime().stop_container(status.id, left)
         except NodeAgentError as error:
@@ -201,19 +207,15 @@ class ContainerStopper:
         extra = _fields(pod, stop.status.name) | fields
         _log.log(v_level(2), "PreStop hook not completed in grace period", extra=extra)
 
-    async def _within(self, job: Any, deadline: float) -> None:
-        """Await *job* until *deadline* of the clock, then cancel it."""
-        task = asyncio.ensure_future(job)
+    async def _takes_turn(self, turn: Sequence[asyncio.Future[bool]], deadline: float) -> bool:
+        """Wait until the containers before a sidecar are stopped, or until *deadline*; return false after an error."""
         sleeper = asyncio.ensure_future(self._clock.sleep_until(deadline))
+        stopped = asyncio.gather(*map(asyncio.shield, turn))
         try:
-            await asyncio.wait({task, sleeper}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((stopped, sleeper), return_when=asyncio.FIRST_COMPLETED)
+            return not stopped.done() or all(stopped.result())
         finally:
-            await _cancel(task, sleeper)
-
-    @staticmethod
-    async def _wait_turn(turn: Sequence[asyncio.Event]) -> None:
-        for event in turn:
-            await event.wait()
+            await _cancel(stopped, sleeper)
 
 
 async def _cancel(*futures: asyncio.Future[Any]) -> None:

@@ -245,15 +245,17 @@ class BundledPodSyncer:
     async def _stop_pod(self, step: Step, grace_seconds: int | None) -> None:
         """Stop all containers, then all sandboxes; failures are recorded in *step*.
 
-        The stop of a sandbox kills its containers. If a container could not be stopped, its sandbox is retained until
-        the grace period has passed since the first attempt.
+        The stop of a sandbox kills its containers. If a container could not be stopped, its sandbox and sidecars are
+        retained until the grace period has passed since the first attempt.
         """
         pod, observed, memory = step.pod, step.observed, step.memory
         alive = [c for c in observed.containers if c.state in (ContainerState.RUNNING, ContainerState.UNKNOWN)]
         stops = [plan_stop(pod, status, override_seconds=grace_seconds) for status in alive]
         step.touched.update(status.id for status in alive)
         started = self._context.clock.now()
-        errors = await self._stopper.stop_all(pod, stops, memory.stops, _first_ip(observed)) if stops else []
+        forced = self._passed(memory, stops)
+        ip = _first_ip(observed)
+        errors = await self._stopper.stop_all(pod, stops, memory.stops, ip, forced=forced) if stops else []
         if errors and not self._grace_has_passed(memory, stops, errors, started):
             sandboxes = []
         else:
@@ -285,7 +287,11 @@ class BundledPodSyncer:
         reached = now - started >= grace or not all(isinstance(error, RuntimeUnavailable) for error in errors)
         if memory.stopping_since is None and reached:
             memory.stopping_since = started
-        return memory.stopping_since is not None and now - memory.stopping_since >= grace
+        return self._passed(memory, stops)
+
+    def _passed(self, memory: PodSyncState, stops: Sequence[Stop]) -> bool:
+        since, grace = memory.stopping_since, max((stop.grace_seconds for stop in stops), default=0)
+        return since is not None and self._context.clock.now() - since >= grace
 
     async def _prepare_node(self, step: Step, *, new: bool) -> None:
         """Create the pod's cgroup, and for a new sandbox its directories."""

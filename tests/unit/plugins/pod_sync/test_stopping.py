@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from nodeagent.contracts.runtime import ExecResult
+from nodeagent.errors import RuntimeFailure
 from nodeagent.testing import make_container, make_pod
 from nodeagent_plugins.pod_sync.metrics import EARLY_SLEEPS
 from nodeagent_plugins.pod_sync.stopping import plan_stop
@@ -183,6 +184,46 @@ async def test_sidecars_stop_last_in_reverse_order_within_the_grace_period(bench
 
     assert graces(bench) == {"main": 10, "second": 2, "first": 2}
     assert list(graces(bench)) == ["main", "second", "first"]
+
+
+async def test_sidecars_are_retained_while_another_container_cannot_be_stopped(bench):
+    pod = make_pod(init_containers=SIDECARS, containers=["main"])
+    await bench.sync(pod)
+    bench.runtime.fail("stop_container", RuntimeFailure("broken"))
+
+    outcome = await bench.terminate(pod, 10)
+
+    assert list(graces(bench)) == ["main"]
+    assert str(outcome.error) == "broken"
+    assert bench.runtime.running() == ["web/first", "web/main", "web/second"]
+    await bench.terminate(pod, 10)
+    assert not bench.runtime.pod(pod.uid).alive
+    assert list(graces(bench)) == ["main", "second", "first"]
+
+
+async def test_failed_stop_of_a_sidecar_retains_those_that_started_before_it(bench):
+    pod = make_pod(init_containers=SIDECARS, containers=["main"])
+    await bench.sync(pod)
+    bench.runtime.exit(bench.id_of(pod, "main"))
+    bench.runtime.fail("stop_container", RuntimeFailure("broken"))
+
+    await bench.terminate(pod, 10)
+
+    assert bench.runtime.running() == ["web/first", "web/second"]
+
+
+async def test_sidecars_are_stopped_after_the_grace_period_despite_errors(bench, clock):
+    pod = make_pod(init_containers=SIDECARS, containers=["main"])
+    await bench.sync(pod)
+    bench.runtime.fail("stop_container", RuntimeFailure("broken"))
+    await bench.terminate(pod, 10)
+    await clock.advance(10)
+    bench.runtime.fail("stop_container", RuntimeFailure("broken"))
+
+    await bench.terminate(pod, 10)
+
+    assert list(graces(bench)) == ["main", "second", "first"]
+    assert not bench.runtime.pod(pod.uid).alive
 
 
 async def test_cancelled_stop_cancels_its_hook(bench):
