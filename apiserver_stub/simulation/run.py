@@ -167,6 +167,7 @@ def simulate(seed: object, steps: Sequence[Step], hours: int) -> Outcome:
             ):
                 gc.collect()
                 gc.freeze()  # Each crash collects garbage.
+                loop.on_unhandled = run.violations.report
                 try:
                     loop.run_until_complete(run.execute(steps, hours))
                 except (BusyLoop, Deadlock) as error:

@@ -6,9 +6,7 @@ import asyncio
 import gc
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import partial
 from time import perf_counter
-from typing import Any
 
 from nodeagent.base.simulation.directory import private_directory
 from nodeagent.base.simulation.isolation import isolated
@@ -38,13 +36,11 @@ def simulate(seed: object, steps: Sequence[Step], hours: int, plugins: Mapping[s
             with isolated(seed, loop, node.clock, node.replacements()), node.disk.mounted():
                 gc.collect()
                 gc.freeze()  # Each crash collects garbage.
-                loop.set_exception_handler(partial(_report, invariants))
+                loop.on_unhandled = invariants.violate
                 try:
                     loop.run_until_complete(_run(node, actions, invariants, steps, hours))
                 except (BusyLoop, Deadlock) as error:
                     invariants.violate(str(error))
-                finally:
-                    loop.set_exception_handler(None)
                 node.crash()
                 loop.drop(0)
     finally:
@@ -62,13 +58,6 @@ def simulate(seed: object, steps: Sequence[Step], hours: int, plugins: Mapping[s
         callbacks=loop.steps,
         seconds=perf_counter() - started,
     )
-
-
-def _report(invariants: Invariants, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Record an exception that a callback or a task raised and nothing handled."""
-    loop.default_exception_handler(context)
-    if (error := context.get("exception")) is not None:
-        invariants.violate(f"{context['message']}: {error!r}")
 
 
 async def _run(node: Node, actions: Actions, invariants: Invariants, steps: Sequence[Step], hours: int) -> None:

@@ -56,8 +56,9 @@ class SimulatedFuture(asyncio.Future[Any]):
 class SimulatedTask(asyncio.Task[Any]):
     """Task whose position in a set does not depend on its address."""
 
-    def __init__(self, coroutine: Any, number: int, **options: Any) -> None:
+    def __init__(self, coroutine: Any, number: int, process: int, **options: Any) -> None:
         self._number = number
+        self.process = process
         super().__init__(coroutine, **options)
 
     def __hash__(self) -> int:
@@ -81,6 +82,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.crash_at: int | None = None
         """Number of callbacks of the current process after which :attr:`on_crash` is called."""
         self.on_crash: Callable[[], None] = lambda: None
+        self.on_unhandled: Callable[[str], None] = lambda text: None
+        """Called with each exception of a callback or a task that nothing handles."""
         self.crashed = False
         """A process crashed in a file operation; :attr:`on_crash` is called after the current callback."""
         self.dead: set[int] = set()
@@ -92,6 +95,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._steps_at_now = 0
         self._timer_cancelled_count = 0
         self._tasks: dict[int, dict[SimulatedTask, None]] = {}
+        self._dropping = False
 
     # --- time and callbacks -----------------------------------------------------------------------------------
 
@@ -168,6 +172,13 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 self.crashed, self.crash_at = False, None
                 self.on_crash()
 
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if self._dropping or getattr(context.get("future"), "process", 0) in self.dead:
+            return  # The process that would have handled it has crashed.
+        super().call_exception_handler(context)
+        if (error := context.get("exception")) is not None:
+            self.on_unhandled(f"{context['message']}: {error!r}")
+
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         super()._timer_handle_cancelled(handle)  # type: ignore[misc]
         scheduled = self._scheduled  # type: ignore[attr-defined]
@@ -190,7 +201,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def create_task(self, coro: Any, *, name: object = None, context: Context | None = None) -> asyncio.Task[Any]:
         process = (PROCESS.get() if context is None else context.get(PROCESS, 0)) or 0
         number = next(self._numbers)
-        task = SimulatedTask(coro, number, loop=self, name=str(name or f"task-{number}"), context=context)
+        task = SimulatedTask(coro, number, process, loop=self, name=str(name or f"task-{number}"), context=context)
         tasks = self._tasks.setdefault(process, {})
         tasks[task] = None
         task.add_done_callback(lambda done: tasks.pop(done, None), context=Context())
@@ -205,7 +216,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.dead.add(process)
         context = Context()  # What the clean-up code schedules belongs to the dropped process, too.
         context.run(PROCESS.set, process)
-        context.run(_close, self._tasks.pop(process, {}))
+        self._dropping = True
+        try:
+            context.run(_close, self._tasks.pop(process, {}))
+        finally:
+            self._dropping = False
         ready, scheduled = self._ready, self._scheduled  # type: ignore[attr-defined]
         for handle in [each for each in ready if each._context.get(PROCESS, 0) == process]:
             ready.remove(handle)

@@ -105,3 +105,45 @@ def test_sets_of_tasks_have_the_order_of_their_creation(loop):
         await asyncio.wait(tasks)
 
     loop.run_until_complete(main())
+
+
+def test_exceptions_that_nothing_handles_are_reported(loop, caplog):
+    reported = []
+    loop.on_unhandled = reported.append
+
+    async def fail():
+        raise ValueError("lost")
+
+    async def work():
+        loop.call_soon(lambda: 1 / 0)
+        loop.create_task(fail())
+        await asyncio.sleep(1)
+
+    loop.run_until_complete(work())
+
+    assert len(reported) == 2
+    assert "ZeroDivisionError" in reported[0]
+    assert reported[1] == "SimulatedTask exception was never retrieved: ValueError('lost')"
+    assert "lost" in caplog.text
+
+
+def test_exceptions_of_a_dropped_process_are_not_reported(loop):
+    reported = []
+    loop.on_unhandled = reported.append
+
+    async def fail():
+        raise ValueError("lost")
+
+    async def wait():
+        task = loop.create_task(fail())
+        await asyncio.sleep(60)
+        await task
+
+    async def work():
+        loop.create_task(wait(), context=process(1))
+        await asyncio.sleep(1)
+        loop.drop(1)
+
+    loop.run_until_complete(work())
+
+    assert reported == []
