@@ -227,9 +227,11 @@ class Invariants(Observer, Receiver):
         self._verify(not early, f"the deadline of pod {uid} is exceeded after {lasted:.1f} of {deadline} s")
 
     def _grace(self, uid: str, since: float | None) -> float:
-        """Return the grace period of a pod that is stopped at a time; that of an evicted one is shorter."""
-        if since is not None and any(start <= since <= self._evicted_until(end) for start, end in self.pressures):
-            return 1
+        """Return the grace period of a pod that is stopped since a time; that of an evicted one is shorter."""
+        now = self._node.loop.time()
+        for start, end in self.pressures:
+            if since is not None and start <= now and since <= self._evicted_until(end):
+                return 1
         return self._graces.get(uid, 5)  # That of static pods.
 
     def _evicted_until(self, end: float) -> float:

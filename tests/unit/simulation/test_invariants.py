@@ -389,7 +389,7 @@ def test_kill_of_a_pod_that_is_deleted_by_force_or_has_a_hook_is_permitted(host)
     assert host.violation == ""
 
 
-@pytest.mark.parametrize(("requested_at", "permitted"), [(99.9, False), (100.0, True), (150.0, True), (150.1, False)])
+@pytest.mark.parametrize(("requested_at", "permitted"), [(98.9, False), (99.0, True), (150.0, True), (150.1, False)])
 def test_kill_of_an_evicted_pod_is_permitted_after_a_second(host, requested_at, permitted):
     host.add("a", grace=30)
     host.invariants.pressures.append((100.0, 120.0))
