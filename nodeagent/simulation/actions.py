@@ -57,6 +57,8 @@ class Actions:
 
     def create_pod(self, name: str, **shape: Any) -> bool | None:
         self._pods += 1
+        if not self._node.resizes:
+            shape.pop("rule", None)
         pod = make_pod(name, f"{name}-{self._pods:04d}", **shape)
         try:
             self._node.server.create(PODS, pod, NAMESPACE)

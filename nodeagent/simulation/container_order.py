@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from nodeagent.model.restart import RESTART_ALL
+from nodeagent.simulation.pods import RULE_CODE
 from nodeagent.simulation.runtime import Container
 
 _SPARE_SECONDS = 0.5
@@ -31,6 +33,19 @@ class ContainerOrder:
         """Return the active deadline of a pod in seconds; 0 is none."""
         return int(self._specs.get(uid, {}).get("activeDeadlineSeconds") or 0)
 
+    def names(self, uid: str) -> list[str]:
+        """Return the names of the regular containers of a pod."""
+        return [each["name"] for each in self._specs.get(uid, {}).get("containers") or ()]
+
+    def rule(self, container: Container) -> str:
+        """Return the action of the restart rule of a container; empty without a rule."""
+        rules = (self._spec(container) or {}).get("restartPolicyRules") or ()
+        return next((rule["action"] for rule in rules), "")
+
+    def restarts_all(self, container: Container) -> bool:
+        """Return whether all containers of the pod start again after the exit of *container*."""
+        return container.exit_code == RULE_CODE and self.rule(container) == RESTART_ALL
+
     def forget(self, retained: Collection[str], sandboxes: Collection[str]) -> None:
         """Drop all records of other pods and sandboxes."""
         self._specs = {uid: spec for uid, spec in self._specs.items() if uid in retained}
@@ -38,7 +53,9 @@ class ContainerOrder:
 
     def ended(self, container: Container) -> None:
         """Record the end of a container."""
-        if container.exit_code == 0 and not self._is_sidecar(container):
+        if self.restarts_all(container):
+            self._passed.pop(container.sandbox.id, None)
+        elif container.exit_code == 0 and not self._is_sidecar(container):
             self._pass(container)
 
     def started_up(self, container: Container) -> None:

@@ -13,6 +13,7 @@ from nodeagent.simulation.apiserver import CONFIG_MAPS, PODS, Change
 from nodeagent.simulation.config_volumes import MOUNT_PATH, is_complete, read_files
 from nodeagent.simulation.container_order import ContainerOrder
 from nodeagent.simulation.node import Node
+from nodeagent.simulation.pods import RULE_CODE
 from nodeagent.simulation.runtime import Container, Observer, Sandbox
 from nodeagent.simulation.transport import Receiver
 
@@ -53,6 +54,9 @@ class Invariants(Observer, Receiver):
         self._policies: dict[str, str] = {}
         self._graces: dict[str, int] = {}
         self._finished: dict[str, str] = {}
+        self._modified: set[str] = set()
+        self._permitted: set[tuple[str, str]] = set()
+        """Containers that may start once more because their pod is restarted in place."""
         self._restarts: dict[tuple[str, str], int] = {}
         self._outcomes: dict[tuple[str, str], list[int]] = {}
         self._differences: list[str] = []
@@ -107,7 +111,7 @@ class Invariants(Observer, Receiver):
     def _verify_stop(self, container: Container | None) -> None:
         if container is None or not container.running:
             return
-        if container.sandbox.uid in self.forced:
+        if container.sandbox.uid in self.forced or self._is_restarting(container.sandbox.uid):
             return  # If it was deleted while the agent was not running, its sidecars are unknown.
         now, uid = self._node.loop.time(), container.sandbox.uid
         delayed = any(start <= now <= end + EVICTED_SECONDS for start, end in self.delays)
@@ -135,7 +139,14 @@ class Invariants(Observer, Receiver):
         self._verify(not problem, problem)
         if name.startswith(("init", "sidecar", "debug")):
             return
+        if (uid, name) in self._permitted:
+            self._permitted.discard((uid, name))
+            self._outcomes.pop((uid, name), None)
         codes, policy = self._outcomes.setdefault((uid, name), []), self._policies.get(uid, "Always")
+        if uid not in self._modified and self._order.rule(container):
+            ruled = not codes or codes[-1] == RULE_CODE
+            self._verify(ruled, f"container {name} of pod {uid} is restarted although no rule applies")
+            return
         if policy == "Never":
             self._verify(not codes, f"container {name} of pod {uid} is restarted although it must never be")
         if policy == "OnFailure":
@@ -166,6 +177,8 @@ class Invariants(Observer, Receiver):
         if cause in ("exit", "power") and container.signaled_at is None:
             # Stopped containers may be started again because the pod was changed.
             self._outcomes.setdefault((uid, name), []).append(container.exit_code)
+            if self._order.restarts_all(container):
+                self._restart(uid)
         if cause in ("exit", "stopped", "power"):
             return
         self._verify(cause != "removed", f"container {name} of pod {uid} is removed while it runs")
@@ -183,6 +196,13 @@ class Invariants(Observer, Receiver):
             f"container {name} of pod {uid} is killed ({cause}) {lasted:.1f} s after the stop request, "
             f"its grace period is {grace:g} s",
         )
+
+    def _restart(self, uid: str) -> None:
+        """Permit one start of each container of a pod, which is restarted in place."""
+        self._permitted |= {(uid, name) for name in self._order.names(uid)}
+
+    def _is_restarting(self, uid: str) -> bool:
+        return any(key[0] == uid for key in self._permitted)
 
     # --- API server -------------------------------------------------------------------------------------------
 
@@ -203,6 +223,7 @@ class Invariants(Observer, Receiver):
             running = [c.id for c in self._node.runtime.running() if c.sandbox.uid == uid]
             self._verify(not running, f"pod {uid} is deleted while its containers {running} run")
         if change.before is not None and change.before["spec"] != spec:
+            self._modified.add(uid)
             self._policies[uid] = "Always"  # A container that is stopped because of the change can exit on its own.
         if not mirror:
             self._verify_status(uid, status)
@@ -229,6 +250,8 @@ class Invariants(Observer, Receiver):
     def _grace(self, uid: str, since: float | None) -> float:
         """Return the grace period of a pod that is stopped since a time; that of an evicted one is shorter."""
         now = self._node.loop.time()
+        if self._is_restarting(uid):
+            return 1
         for start, end in self.pressures:
             if since is not None and start <= now and since <= self._evicted_until(end):
                 return 1
@@ -377,7 +400,7 @@ class Invariants(Observer, Receiver):
         """Return whether the containers of *pod* exit on their own."""
         spec = pod["spec"]
         limited = spec["restartPolicy"] != "Always" or "activeDeadlineSeconds" in spec
-        return limited or any("args" in container for container in spec["containers"])
+        return limited or any("args" in each or "restartPolicy" in each for each in spec["containers"])
 
     def _is_unready(self, pod: dict[str, Any]) -> bool:
         """Return whether a readiness probe of *pod* fails."""
@@ -394,6 +417,8 @@ class Invariants(Observer, Receiver):
             for records in (self._policies, self._informed, self._graces, self._finished):
                 records.pop(uid, None)
         self._order.forget(self._graces.keys() | existing, self._node.runtime.sandboxes)
+        self._permitted = {key for key in self._permitted if key[0] in existing}
+        self._modified &= self._graces.keys() | existing
         for table in (self._restarts, self._outcomes):
             for key in [key for key in table if key[0] not in self._graces and key[0] not in existing]:
                 del table[key]

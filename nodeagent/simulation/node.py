@@ -174,7 +174,7 @@ class Node:
         (directory / "logs").mkdir(exist_ok=True)
         release = random.Random(f"{seed}/release").choice((OLDEST, NEWEST))
         self.resizes = release is NEWEST
-        """``True`` if pods can be resized in the release of the agent."""
+        """``True`` if pods can be resized, and have restart rules, in the release of the agent."""
         self._loaded = _configuration(directory, release)
         for claim in CLAIMS:
             for collection, obj in claim_objects(claim, NAMESPACE).items():

@@ -8,6 +8,8 @@ from typing import Any
 from nodeagent.simulation.config_volumes import MOUNT_PATH, config_volume
 from nodeagent.simulation.node import DEVICE, NAMESPACE, NODE
 
+RULE_CODE = 42
+
 
 def make_pod(
     name: str,
@@ -32,6 +34,7 @@ def make_pod(
     ready: bool = False,
     start_hook: bool = False,
     deadline: int = 0,
+    rule: str = "",
 ) -> dict[str, Any]:
     """Return a pod for the node.
 
@@ -44,6 +47,7 @@ def make_pod(
     :param ready: whether its containers have a readiness probe.
     :param start_hook: whether its containers have a postStart hook.
     :param deadline: its active deadline in seconds; 0 is none.
+    :param rule: action when the first container exits with :data:`RULE_CODE`; it is not restarted otherwise.
     """
     main: dict[str, Any] = {"name": "main", "image": image, "imagePullPolicy": "IfNotPresent"}
     main["terminationMessagePath"] = "/dev/termination-log"
@@ -72,6 +76,9 @@ def make_pod(
     for container in spec["containers"] if cpu else ():
         amounts = {"cpu": f"{cpu}m", "memory": "64Mi"}
         container["resources"] = {"limits": amounts, "requests": dict(amounts)}
+    if rule:
+        rules = [{"action": rule, "exitCodes": {"operator": "In", "values": [RULE_CODE]}}]
+        spec["containers"][0] |= {"restartPolicy": "Never", "restartPolicyRules": rules}
     if device:
         resources = spec["containers"][0].setdefault("resources", {"limits": {}, "requests": {}})
         for kind in ("limits", "requests"):

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nodeagent.base.simulation.steps import CALM_SECONDS, ROUND_SECONDS, Step
+from nodeagent.model.restart import RESTART_ALL
+from nodeagent.simulation.pods import RULE_CODE
 from nodeagent.simulation.volume_driver import CLAIMS
 
 _PODS, _MAPS = 6, 2
@@ -62,7 +64,7 @@ def _create(chance: random.Random) -> dict[str, Any]:
         "init": chance.choice((0, 0, 1)),
         "grace": chance.choice((0, 2, 10, 30, 30, 60)),
         "runs": round(chance.expovariate(1 / 300), 1) if policy != "Always" or chance.random() < 0.3 else 0,
-        "code": chance.choice((0, 0, 1)),
+        "code": chance.choice((0, 0, 1, RULE_CODE)),
         "volume": chance.random() < 0.5,
         "probe": chance.random() < 0.2,
         "hook": chance.random() < 0.2,
@@ -75,6 +77,7 @@ def _create(chance: random.Random) -> dict[str, Any]:
         "ready": chance.random() < 0.3,
         "start_hook": chance.random() < 0.15,
         "deadline": chance.choice((0, 0, 0, 0, 60, 600)),
+        "rule": chance.choice(("", "", "", "", "Restart", RESTART_ALL)),
     }
 
 
@@ -103,7 +106,7 @@ def _static(chance: random.Random) -> dict[str, Any]:
 
 
 def _pick(chance: random.Random) -> dict[str, Any]:
-    return {"which": chance.randrange(1000), "code": chance.choice((0, 1, 137))}
+    return {"which": chance.randrange(1000), "code": chance.choice((0, 1, 137, RULE_CODE))}
 
 
 def _crash(chance: random.Random) -> dict[str, Any]:

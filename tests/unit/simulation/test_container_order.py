@@ -154,6 +154,36 @@ def test_probes_follow_the_startup_probe():
     assert pod.order.check(main) == without.order.check(without.find("main-0")) == ""
 
 
+def test_all_containers_run_again_after_an_exit_with_the_code_of_the_rule():
+    pod = Pod(init=1, containers=2, rule="RestartAllContainers")
+    pod.start("init-0")
+    pod.end("init-0")
+    pod.start("main-0")
+    pod.end("main-0", 1)
+    assert pod.start("init-0") != ""
+    pod.running.clear()
+
+    pod.start("main-0")
+    main = pod.find("main-0")
+    pod.end("main-0", 42)
+
+    assert pod.order.restarts_all(main)
+    assert pod.start("init-0") == ""
+    assert pod.start("main-0") != "", "the init container has not succeeded again"
+    assert pod.order.names("a") == ["main-0", "main-1"]
+
+
+def test_rule_for_one_container_restarts_no_others():
+    pod = Pod(containers=2, rule="Restart")
+    pod.start("main-0")
+    pod.start("main-1")
+    main, other = pod.find("main-0"), pod.find("main-1")
+    pod.end("main-0", 42)
+
+    assert not pod.order.restarts_all(main)
+    assert (pod.order.rule(main), pod.order.rule(other)) == ("Restart", "")
+
+
 def test_deadline_is_that_of_the_pod():
     assert Pod(deadline=60).order.deadline("a") == 60
     assert Pod().order.deadline("a") == Pod().order.deadline("unknown") == 0

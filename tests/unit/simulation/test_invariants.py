@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from nodeagent.base.criproto import api_pb2 as cri
+from nodeagent.base.simulation.clock import SimulatedClock
 from nodeagent.simulation.apiserver import CONFIG_MAPS, PODS, Change
 from nodeagent.simulation.invariants import Invariants
 from nodeagent.simulation.runtime import Container, Sandbox
 
+START = "2040-01-01T00:00:00+00:00"
 MIRROR = "kubernetes.io/config.mirror"
 
 
@@ -66,6 +68,7 @@ class Host:
     def __init__(self, manifests: Path) -> None:
         self.loop, self.runtime, self.trace = Loop(), Runtime(), Trace()
         self.server = SimpleNamespace(objects={PODS: {}}, watches=[], changed=None, find=self._find)
+        self.clock = SimulatedClock(self.loop)
         self.network, self.driver = SimpleNamespace(receiver=None), Driver()
         self.process, self.failure, self.manifests, self.resizes = 1, None, manifests, True
         self.invariants = Invariants(self)
@@ -119,6 +122,9 @@ class Host:
     def _notify(self, kind: str, obj: dict[str, Any], before: dict[str, Any] | None) -> None:
         self.server.changed(Change(1, kind, PODS, obj, before))
 
+    def stop(self, container: Container) -> None:
+        self.invariants.requested("StopContainer", cri.StopContainerRequest(container_id=container.id))
+
     def request(self, name: str, *, uid: str = "", container: str = "") -> None:
         if name == "RunPodSandbox":
             config = cri.PodSandboxConfig(metadata=cri.PodSandboxMetadata(uid=uid))
@@ -146,6 +152,7 @@ def api_pod(
     if ready:
         status["conditions"] = [{"type": "Ready", "status": "True"}]
     containers = [changes.pop("container", {"name": "web"})]
+    containers += [changes.pop("other")] if "other" in changes else []
     annotations = {"annotations": {MIRROR: mirror_of}} if mirror_of else {}
     return {
         "metadata": {"name": uid, "namespace": "default", "uid": uid, **annotations, **changes.pop("metadata", {})},
@@ -387,6 +394,109 @@ def test_kill_of_a_pod_that_is_deleted_by_force_or_has_a_hook_is_permitted(host)
         host.end(host.start(host.container(host.sandbox(uid))), "killed")
 
     assert host.violation == ""
+
+
+@pytest.mark.parametrize(
+    ("now", "jump", "violation"),
+    [
+        (59.0, 0.0, ""),
+        (58.9, 0.0, "the deadline of pod a is exceeded after 58.9 of 60 s"),
+        (58.9, 3600.0, ""),
+    ],
+)
+def test_early_end_because_of_the_deadline_is_a_violation(host, now, jump, violation):
+    spec = {"activeDeadlineSeconds": 60}
+    host.add("a", spec=spec)
+    host.loop.now, host.clock.offset_seconds = now, jump
+
+    host.change("a", spec=spec, phase="Failed", status={"reason": "DeadlineExceeded", "startTime": START})
+
+    assert host.violation == violation
+
+
+@pytest.mark.parametrize(
+    ("now", "phase", "violation"), [(62.1, "Failed", ""), (62.0, "Running", ""), (62.1, "Running", "60 s")]
+)
+def test_pod_that_outlives_its_deadline_is_a_violation(host, now, phase, violation):
+    host.add("a", spec={"activeDeadlineSeconds": 60}, phase=phase, status={"startTime": START})
+    host.loop.now = now
+
+    host.invariants.verify_converged(final=True)
+
+    assert host.violation == (violation and "pod a runs longer than 60 s")
+
+
+@pytest.mark.parametrize(
+    ("broken", "ready", "violation"),
+    [
+        (False, True, ""),
+        (False, False, "pod a is not ready after a time without faults"),
+        (True, False, ""),
+        (True, True, "pod a is ready after a time without faults"),
+    ],
+)
+def test_readiness_differing_from_that_of_the_probes_is_a_violation(host, broken, ready, violation):
+    web = {"name": "web", "readinessProbe": {}}
+    host.add("a", container=web, phase="Running", reported=("web",), ready=ready)
+    host.start(host.container(host.sandbox("a"))).broken = broken
+
+    host.invariants.verify_converged(final=True)
+
+    assert host.violation == violation
+
+
+def test_stop_of_a_sidecar_before_the_container_is_a_violation(host):
+    host.add("a", spec={"initContainers": [{"name": "sidecar", "restartPolicy": "Always"}]}, container={"name": "main"})
+    sandbox = host.sandbox("a")
+    sidecar, main = (host.start(host.container(sandbox, name)) for name in ("sidecar", "main"))
+
+    host.stop(sidecar)
+    first, host.invariants.violation = host.violation, ""
+    host.invariants.forced.add("a")
+    host.stop(sidecar)
+
+    assert first == "sidecar of pod a is stopped before main"
+    assert host.violation == "", "sidecars of a pod deleted by force are unknown"
+    assert main.running
+
+
+RULES = [{"action": "Restart"}], [{"action": "RestartAllContainers"}]
+
+
+@pytest.mark.parametrize(
+    ("rules", "code", "violation"),
+    [
+        (RULES[0], 42, ""),
+        (RULES[0], 0, "container web of pod a is restarted although no rule applies"),
+        (RULES[1], 42, ""),
+        (RULES[1], 1, "container web of pod a is restarted although no rule applies"),
+    ],
+)
+def test_restart_without_an_applicable_rule_is_a_violation(host, rules, code, violation):
+    host.add("a", container={"name": "web", "restartPolicyRules": rules})
+    sandbox = host.sandbox("a")
+
+    host.end(host.start(host.container(sandbox)), code=code)
+    host.start(host.container(sandbox))
+
+    assert host.violation == violation
+
+
+def test_rule_permits_one_restart_of_each_container_within_seconds(host):
+    host.add("a", policy="Never", container={"name": "web", "restartPolicyRules": RULES[1]}, other={"name": "db"})
+    sandbox = host.sandbox("a")
+    other = host.start(host.container(sandbox, "db"))
+    host.end(host.start(host.container(sandbox)), code=42)
+    other.requested_at = host.loop.now
+    host.loop.now += 2.0
+
+    host.end(other, "killed", 137)
+    host.start(host.container(sandbox, "db"))
+    assert host.violation == ""
+    host.end(host.start(host.container(sandbox)), code=0)
+    host.start(host.container(sandbox))
+
+    assert host.violation == "container web of pod a is restarted although no rule applies"
 
 
 @pytest.mark.parametrize(("requested_at", "permitted"), [(98.9, False), (99.0, True), (150.0, True), (150.1, False)])
