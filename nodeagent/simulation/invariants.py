@@ -182,8 +182,8 @@ class Invariants(Observer, Receiver):
         if cause in ("exit", "stopped", "power"):
             return
         self._verify(cause != "removed", f"container {name} of pod {uid} is removed while it runs")
-        if cause == "sandbox" and container.sandbox.stop_outlived_client:
-            return  # The agent that started the container cannot track the call of the crashed one.
+        if cause == "sandbox" and (container.sandbox.stop_outlived_client or container.outlasted):
+            return  # The agent cannot track the call of a crashed agent, or the effect of a call that it has cancelled.
         since = container.requested_at
         grace = self._grace(uid, since)
         lasted = 0.0 if since is None else self._node.loop.time() - since

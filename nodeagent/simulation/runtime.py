@@ -91,6 +91,8 @@ class Container:
     broken: bool = False
     misreported: bool = False
     running_since: float = 0.0
+    outlasted: bool = False
+    """The stop of its sandbox was requested before it started, by a call that lasted longer."""
     started_up: bool = False
     """The startup probe has succeeded."""
     requested_at: float | None = None
@@ -397,6 +399,7 @@ class SimulatedRuntime:
             raise RuntimeProblem("unknown", f"sandbox {container.sandbox.id} is not running")
         container.state, container.started_at = cri.CONTAINER_RUNNING, self._now_ns()
         container.running_since = self._clock.now()
+        container.outlasted = bool(container.sandbox.pending_stops)
         chance = self.random.random()
         container.stop_seconds = None if chance < 0.1 else chance * 4
         if list(container.config.args[:1]) == ["exit"]:  # The arguments of a simulated container determine its end.

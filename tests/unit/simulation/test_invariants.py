@@ -524,6 +524,16 @@ def test_evicted_pod_is_stopped_later_because_of_successive_faults(host, request
     assert (host.violation == "") == permitted
 
 
+def test_end_of_a_container_that_starts_in_the_stop_of_a_sandbox(host):
+    host.add("a")
+    container = host.start(host.container(host.sandbox("a")))
+    container.outlasted = True
+
+    host.end(container, "sandbox")
+
+    assert host.violation == ""
+
+
 def test_end_of_a_sandbox_whose_stop_outlived_the_agent_is_permitted(host):
     host.add("a")
     container = host.start(host.container(host.sandbox("a")))
