@@ -54,8 +54,6 @@ class Start(Struct, frozen=True):
     kind: ContainerKind
     container: Container
     attempt: int = 0
-    after: RuntimeContainerStatus | None = None
-    """The previous run."""
     resume_id: str = ""
     """A created container that was never started, to be reused."""
     gate: bool = False
@@ -269,7 +267,7 @@ def _add_regular_steps(
         if last is not None and last.state is ContainerState.UNKNOWN:
             message = f"Container {container.name} is in unknown state, try killing it before restart"
             actions.kills.append(Kill(last, message))
-        actions.starts.append(_start(kind, container, seen, observed, checks, after=last))
+        actions.starts.append(_start(kind, container, seen, observed, checks))
 
 
 def _start(
@@ -279,7 +277,6 @@ def _start(
     observed: RuntimePod,
     checks: ContainerChecks,
     *,
-    after: RuntimeContainerStatus | None = None,
     gate: bool = False,
 ) -> Start:
     """Return how to start *container* after *seen*, its last run in this sandbox."""
@@ -287,7 +284,7 @@ def _start(
         return Start(kind, container, seen.attempt, resume_id=seen.id, gate=gate)
     newest = observed.newest(container.name)
     attempt = newest.attempt + 1 if newest is not None else 0
-    return Start(kind, container, attempt, after=seen or after, gate=gate)
+    return Start(kind, container, attempt, gate=gate)
 
 
 def _reason_to_kill(

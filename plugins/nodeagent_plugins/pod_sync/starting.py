@@ -222,7 +222,7 @@ class ContainerStarter:
             step.paths,
             parts,
             HostsContent(step.ips, hostname, domain),
-            first=start.after is None and start.attempt == 0,
+            first=start.attempt == 0,
             bind=self._bind,
         )
         return make_container_config(

@@ -180,7 +180,7 @@ def test_interrupted_start_is_repeated_with_the_same_attempt(message):
     actions = decide(make_pod(restart_policy="Never"), runtime_pod(broken))
 
     assert actions.discards == [broken]
-    assert [(start.container.name, start.attempt, start.after) for start in actions.starts] == [("main", 0, None)]
+    assert [(start.container.name, start.attempt) for start in actions.starts] == [("main", 0)]
 
 
 def test_container_never_started_in_a_lost_sandbox_is_not_a_run():
@@ -225,7 +225,7 @@ def test_new_sandbox_is_initialized_again():
 
     actions = decide(make_pod(init_containers=["i"]), runtime_pod(*old, sandboxes=(sandbox(2), sandbox(ready=False))))
 
-    assert [(start.container.name, start.attempt, start.after) for start in actions.starts] == [("i", 1, None)]
+    assert [(start.container.name, start.attempt) for start in actions.starts] == [("i", 1)]
 
 
 def test_sidecars_without_startup_probe_start_with_the_next_container():

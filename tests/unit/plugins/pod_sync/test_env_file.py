@@ -76,7 +76,10 @@ def test_pipe_is_rejected_without_blocking(tmp_path):
 
 
 def test_large_file_is_rejected(tmp_path):
-    (tmp_path / "env").write_bytes(b"#" * (MAX_BYTES + 1))
+    content = b"KEY='value'\n"
+    (tmp_path / "env").write_bytes(content.ljust(MAX_BYTES, b"#"))
+    assert read_env_file(tmp_path, "env", "KEY") == "value"
+    (tmp_path / "env").write_bytes(content.ljust(MAX_BYTES + 1, b"#"))
 
     with pytest.raises(ValueError, match="larger than"):
         read_env_file(tmp_path, "env", "KEY")

@@ -28,6 +28,7 @@ def test_fqdn_must_not_exceed_the_kernel_limit():
     pod = make_pod("web", set_hostname_as_fqdn=True)
 
     assert kernel_hostname(pod, "web", "d.test") == "web.d.test"
+    assert kernel_hostname(pod, "web", "d" * 60) == f"web.{'d' * 60}"
     assert kernel_hostname(make_pod(), "web", "d.test") == "web"
     with pytest.raises(NodeAgentError, match=r"^failed to construct FQDN .* too long"):
         kernel_hostname(pod, "web", "d" * 61)

@@ -202,6 +202,20 @@ def test_symlink_loop_is_an_error(volume):
     assert caught.value.errno == errno.ELOOP
 
 
+@pytest.mark.parametrize(("links", "error"), [(40, None), (41, errno.ELOOP)])
+def test_chain_of_symlinks_has_the_limit_of_the_kernel(volume, links, error):
+    (volume / "0").write_text("end")
+    for number in range(links):
+        (volume / str(number + 1)).symlink_to(str(number))
+
+    try:
+        os.close(open_beneath(volume, str(links), create=False))
+    except OSError as raised:
+        assert raised.errno == error
+    else:
+        assert error is None
+
+
 def test_read_only_volume_gets_no_new_directories(paths, volume):
     with pytest.raises(ContainerError, match="No such file"):
         prepare(paths, volume, {"name": "v", "mountPath": "/data", "subPath": "new"}, readonly=True)

@@ -80,6 +80,15 @@ async def test_container_gets_its_new_limit_without_a_restart(resizing):
     assert limits_of(resizing) == [128]
 
 
+async def test_container_that_has_exited_gets_the_new_limit_with_its_next_run(resizing):
+    resizing.runtime.exit(resizing.id_of(sized_pod(64), "main"))
+
+    await resizing.sync(sized_pod(128))
+
+    assert limits_of(resizing) == []
+    assert resizing.made()[-1].resources.memory_limit_bytes == 128 * MI
+
+
 async def test_lower_limit_is_set_if_the_usage_permits_it(resizing):
     use(resizing, sized_pod(64), 16)
 

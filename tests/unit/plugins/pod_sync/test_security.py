@@ -58,6 +58,7 @@ def test_root_is_rejected_with_run_as_non_root(context, image, text):
 
 def test_non_root_user_is_accepted():
     assert secure({"runAsNonRoot": True}, image=Image("i", uid=5)).run_as_user == 5
+    assert secure({"runAsNonRoot": True}, image=Image("i", uid=5, username="web")).run_as_user == 5
     assert secure({"runAsNonRoot": False}, {"runAsNonRoot": True}).run_as_user == 0
 
 
