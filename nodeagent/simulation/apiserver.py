@@ -28,6 +28,7 @@ JSON = {"content-type": "application/json"}
 HISTORY = 300
 """Number of changes from which a watch can resume."""
 PODS, CONFIG_MAPS = "/api/v1/pods", "/api/v1/configmaps"
+NODES, LEASES = "/api/v1/nodes", "/apis/coordination.k8s.io/v1/leases"
 _WITH_STATUS = {"pods", "nodes"}
 Object = dict[str, Any]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from nodeagent.simulation.amounts import cpu_limit, quota
-from nodeagent.simulation.apiserver import CONFIG_MAPS, PODS, Change
+from nodeagent.simulation.apiserver import CONFIG_MAPS, LEASES, NODES, PODS, Change
 from nodeagent.simulation.config_volumes import MOUNT_PATH, is_complete, read_files
 from nodeagent.simulation.container_order import ContainerOrder
-from nodeagent.simulation.node import Node
+from nodeagent.simulation.node import CPUS, NODE, Node
 from nodeagent.simulation.pods import RULE_CODE
 from nodeagent.simulation.runtime import Container, Observer, Sandbox
 from nodeagent.simulation.transport import Receiver
@@ -21,6 +21,8 @@ INFORMED_SECONDS = 2.0
 """Time after which the agent must act on the deletion of a pod that it was informed of."""
 EVICTED_SECONDS = 30.0
 """Time after the end of a pressure in which pods may be stopped because of it."""
+_NODE_CONDITIONS = ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
+_LEASE_SECONDS = 40
 _LEAST_SECONDS = 2
 """Time that sidecars have at least, after the other containers have used the grace period."""
 _FINISHED = ("Succeeded", "Failed")
@@ -151,6 +153,12 @@ class Invariants(Observer, Receiver):
             self._verify(not codes, f"container {name} of pod {uid} is restarted although it must never be")
         if policy == "OnFailure":
             self._verify(0 not in codes, f"container {name} of pod {uid} is restarted although it succeeded")
+
+    def verify_limits(self) -> None:
+        """Verify that the CPU limits of the running containers, which are their requests, fit on the node."""
+        running = [each for each in self._node.runtime.running() if each.sandbox.uid not in self.forced]
+        limits = {f"{each.sandbox.uid}/{each.name}": quota(each.config) for each in running}
+        self._verify(sum(limits.values()) <= 1000 * CPUS, f"the node has {CPUS} CPUs, but containers use {limits}")
 
     def verify_mounts(self) -> None:
         """Verify that the files and volumes of running containers exist, and the order of the driver's calls."""
@@ -327,6 +335,7 @@ class Invariants(Observer, Receiver):
         self._expect(
             mirrors.keys() == static, f"mirror pods {sorted(mirrors)} do not match the static pods {sorted(static)}"
         )
+        self._verify_node()
         tasks = node.loop.tasks_of(node.process)
         limit = 60 + 15 * (len(pods) + len(static))
         self._expect(len(tasks) <= limit, f"the agent has {len(tasks)} tasks with {len(pods)} pods")
@@ -352,6 +361,17 @@ class Invariants(Observer, Receiver):
             expected = not self._is_unready(pod)
             text = f"pod {uid} is {'not ' if expected else ''}ready after a time without faults"
             self._expect(ready == expected, text)
+
+    def _verify_node(self) -> None:
+        """Verify that the node is ready without pressure, and that its lease is renewed."""
+        server = self._node.server
+        status = (server.find(NODES, "", NODE) or {}).get("status") or {}
+        actual = {each["type"]: each["status"] for each in status.get("conditions") or ()}
+        expected = {name: str(name == "Ready") for name in _NODE_CONDITIONS}
+        self._expect(actual == expected, f"the node has the conditions {actual} after a time without faults")
+        lease = server.find(LEASES, "kube-node-lease", NODE) or {"spec": {}}
+        age = (self._node.clock.wall() - _time(lease["spec"].get("renewTime"))).total_seconds()
+        self._expect(0 <= age < _LEASE_SECONDS, f"the lease of the node was renewed {age:.0f} s ago")
 
     def _verify_config(self, container: Container, pod: dict[str, Any]) -> None:
         volumes = pod["spec"].get("volumes") or ()

@@ -27,6 +27,7 @@ from nodeagent.base.simulation.disk import SimulatedDisk
 from nodeagent.base.simulation.latency import Latency
 from nodeagent.base.simulation.loop import PROCESS, SimulatedLoop
 from nodeagent.base.simulation.trace import Trace
+from nodeagent.contracts.node import NodeReport
 from nodeagent.contracts.stats import NodeUsage
 from nodeagent.node import status_inputs
 from nodeagent.node.root_directory import prepare_root
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 NODE, NAMESPACE = "node-1", "default"
 DEVICE = "simulated.test/device"
-_CPUS = 2
+CPUS = 2
 MAX_PIDS = 1000
 PLUGINS = frozenset(
     {
@@ -93,6 +94,10 @@ class Host:
     @hookimpl
     def nodeagent_provide_persistent_volume_kinds(self) -> Sequence[SimulatedDriver]:
         return [self.driver]
+
+    @hookimpl
+    async def nodeagent_report_node(self) -> NodeReport:
+        return NodeReport(capacity={"cpu": str(CPUS), "memory": "4Gi", "ephemeral-storage": "64Gi"})
 
     @hookimpl
     def nodeagent_provide_device_providers(self) -> Sequence[FakeDeviceProvider]:
@@ -184,7 +189,7 @@ class Node:
         """Return the attributes to replace: owner, name and value."""
         return [
             (grpc.aio, "insecure_channel", self._channel),
-            (os, "cpu_count", lambda: _CPUS),
+            (os, "cpu_count", lambda: CPUS),
             (status_inputs, "swap_capacity_bytes", lambda: 0),
             # Each start of the agent would read the metadata of all installed distributions.
             (importlib.metadata, "entry_points", functools.cache(importlib.metadata.entry_points)),

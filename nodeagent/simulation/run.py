@@ -94,4 +94,5 @@ async def _sleep_until(node: Node, invariants: Invariants, due: float) -> bool:
     while not invariants.violation and node.loop.time() < due:
         await asyncio.sleep(min(5.0, due - node.loop.time()))
         invariants.verify_mounts()
+        invariants.verify_limits()
     return not invariants.violation

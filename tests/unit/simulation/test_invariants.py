@@ -9,7 +9,7 @@ import pytest
 
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.base.simulation.clock import SimulatedClock
-from nodeagent.simulation.apiserver import CONFIG_MAPS, PODS, Change
+from nodeagent.simulation.apiserver import CONFIG_MAPS, LEASES, NODES, PODS, Change
 from nodeagent.simulation.invariants import Invariants
 from nodeagent.simulation.runtime import Container, Sandbox
 
@@ -72,6 +72,14 @@ class Host:
         self.network, self.driver = SimpleNamespace(receiver=None), Driver()
         self.process, self.failure, self.manifests, self.resizes = 1, None, manifests, True
         self.invariants = Invariants(self)
+        self.report(ready="True")
+
+    def report(self, *, ready: str, pressure: str = "False", renewed: str = START) -> None:
+        """Set the status and the lease of the node."""
+        pressures = [{"type": f"{name}Pressure", "status": pressure} for name in ("Memory", "Disk", "PID")]
+        conditions = [*pressures, {"type": "Ready", "status": ready}]
+        self.server.objects[NODES] = {("", "node-1"): {"status": {"conditions": conditions}}}
+        self.server.objects[LEASES] = {("kube-node-lease", "node-1"): {"spec": {"renewTime": renewed}}}
 
     def _find(self, collection: str, namespace: str, name: str) -> Any:
         return self.server.objects.get(collection, {}).get((namespace, name))
@@ -420,6 +428,7 @@ def test_early_end_because_of_the_deadline_is_a_violation(host, now, jump, viola
 def test_pod_that_outlives_its_deadline_is_a_violation(host, now, phase, violation):
     host.add("a", spec={"activeDeadlineSeconds": 60}, phase=phase, status={"startTime": START})
     host.loop.now = now
+    host.report(ready="True", renewed="2040-01-01T00:01:00+00:00")
 
     host.invariants.verify_converged(final=True)
 
@@ -443,6 +452,39 @@ def test_readiness_differing_from_that_of_the_probes_is_a_violation(host, broken
     host.invariants.verify_converged(final=True)
 
     assert host.violation == violation
+
+
+@pytest.mark.parametrize(
+    ("now", "reported", "violation"),
+    [
+        (39.9, {"ready": "True"}, ""),
+        (40.0, {"ready": "True"}, "the lease of the node was renewed 40 s ago"),
+        (0.0, {"ready": "Unknown"}, "the node has the conditions"),
+        (0.0, {"ready": "True", "pressure": "True"}, "the node has the conditions"),
+    ],
+)
+def test_node_that_is_not_ready_or_has_an_old_lease_is_a_violation(host, now, reported, violation):
+    host.report(**reported)
+    host.loop.now = now
+
+    host.invariants.verify_converged(final=True)
+
+    assert host.violation.startswith(violation)
+    assert bool(host.violation) == bool(violation)
+
+
+@pytest.mark.parametrize(("quota", "permitted"), [(100_000, True), (100_100, False)])
+def test_limits_above_the_cpus_of_the_node_are_a_violation(host, quota, permitted):
+    for uid, limit in (("a", 100_000), ("b", quota), ("c", 100_000)):
+        host.add(uid)
+        resources = cri.LinuxContainerResources(cpu_period=100_000, cpu_quota=limit)
+        linux = cri.LinuxContainerConfig(resources=resources)
+        host.start(host.container(host.sandbox(uid), linux=linux))
+    host.invariants.forced.add("c")
+
+    host.invariants.verify_limits()
+
+    assert (host.violation == "") == permitted
 
 
 def test_stop_of_a_sidecar_before_the_container_is_a_violation(host):
