@@ -9,26 +9,13 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from apiserver_stub.simulation.client import MERGE, Client, Lost
+from apiserver_stub.simulation.kubelet import FAILING_IMAGE
 from apiserver_stub.simulation.node import Server
 from apiserver_stub.simulation.reflector import Reflector
 from apiserver_stub.simulation.requests import Requests
+from apiserver_stub.simulation.workload_requests import WorkloadRequests, pod_spec
 from nodeagent.base.simulation.steps import Step
 
-_REQUESTS = frozenset(
-    {
-        "create_map",
-        "create_dependent",
-        "update_map",
-        "contend",
-        "patch_map",
-        "apply_map",
-        "delete_map",
-        "read_map",
-        "remove_finalizer",
-        "delete_maps",
-        "list_maps",
-    }
-)
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _QUOTA = {"count/configmaps": "6", "pods": "3", "services": "2"}
 
@@ -39,13 +26,14 @@ class Actions:
     def __init__(self, server: Server, requests: Requests, user: Client, reflectors: Sequence[Reflector]) -> None:
         self._server, self._requests, self._user, self._reflectors = server, requests, user, reflectors
         self.executed: Counter[str] = Counter()
+        self._workloads = WorkloadRequests(requests)
         self._tasks: dict[asyncio.Task[None], None] = {}
 
     def execute(self, step: Step) -> None:
         """Start one step."""
         self.executed[step.kind] += 1
         self._server.trace.add("step", str(step)[14:])
-        owner = self._requests if step.kind in _REQUESTS else self
+        owner = next(each for each in (self, self._workloads, self._requests) if hasattr(each, step.kind))
         function: Callable[..., Coroutine[Any, Any, None] | None] = getattr(owner, step.kind)
         started = function(**step.arguments)
         if started is not None:
@@ -87,7 +75,7 @@ class Actions:
             "spec": {
                 "replicas": count,
                 "selector": {"matchLabels": {"work": name}},
-                "template": {"metadata": {"labels": {"work": name}}, "spec": _pod_spec("Always")},
+                "template": {"metadata": {"labels": {"work": name}}, "spec": pod_spec("Always")},
             },
         }
         if (await self._requests.send("POST", path, body)).code == 409:
@@ -106,7 +94,7 @@ class Actions:
     async def apply_set(self, namespace: str, kind: str, count: int, version: int) -> None:
         """Create a stateful set or daemon set, or change its image and scale it."""
         path = f"/apis/apps/v1/namespaces/{namespace}/{kind}"
-        pod = _pod_spec("Always")
+        pod = pod_spec("Always")
         pod["containers"][0]["image"] = f"example/image:{version}"
         template = {"metadata": {"labels": {"set": kind}}, "spec": pod}
         spec: dict[str, Any] = {"selector": {"matchLabels": {"set": kind}}, "template": template}
@@ -157,12 +145,13 @@ class Actions:
         path = f"/apis/simulated.test/v1/namespaces/{namespace}/widgets/widget-{number}"
         await self._requests.send("DELETE", path)
 
-    async def create_job(self, namespace: str, name: str, count: int) -> None:
-        """Create a job, after the deletion of the one with its name."""
+    async def create_job(self, namespace: str, name: str, count: int, fails: bool = False) -> None:
+        """Create a job whose pods succeed or fail, after the deletion of the one with its name."""
         path = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+        template = pod_spec("Never", image=FAILING_IMAGE if fails else "example/image:1")
         body = {
             "metadata": {"name": f"job-{name}"},
-            "spec": {"completions": count, "parallelism": 2, "template": {"spec": _pod_spec("Never")}},
+            "spec": {"completions": count, "parallelism": 2, "backoffLimit": 2, "template": {"spec": template}},
         }
         if (await self._requests.send("POST", path, body)).code == 409:
             await self._requests.send("DELETE", f"{path}/job-{name}?propagationPolicy=Background")
@@ -249,10 +238,6 @@ class Actions:
 
     def _later(self, seconds: float, function: Callable[[], object]) -> None:
         self._server.loop.call_later(seconds, function)
-
-
-def _pod_spec(policy: str) -> dict[str, Any]:
-    return {"restartPolicy": policy, "containers": [{"name": "main", "image": "example/image:1"}]}
 
 
 async def _ignore_loss(request: Coroutine[Any, Any, None]) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 from apiserver_stub.simulation.collections import (
     BUDGETS,
+    CLAIMS,
+    CRON_JOBS,
     DAEMON_SETS,
     DEFINITIONS,
     DEPLOYMENTS,
@@ -19,6 +21,7 @@ from apiserver_stub.simulation.collections import (
     SERVICES,
     SLICES,
     STATEFUL_SETS,
+    VOLUMES,
     WIDGETS,
     WIDGETS_DEFINITION,
 )
@@ -39,6 +42,9 @@ def deviations(state: State) -> Iterator[str]:
     yield from _deployments(state, pods)
     yield from _sets(state, pods)
     yield from _jobs(state)
+    yield from _cron_jobs(state)
+    yield from _claims(state, pods)
+    yield from _volumes(state)
     yield from _budgets(state, pods)
     yield from _endpoints(state, pods)
     if WIDGETS_DEFINITION not in state.get(DEFINITIONS, {}):
@@ -108,11 +114,64 @@ def _sets(state: State, pods: Mapping[str, Object]) -> Iterator[str]:
 def _jobs(state: State) -> Iterator[str]:
     for key, job in _objects(state, JOBS).items():
         status, completions = job.get("status", {}), job["spec"]["completions"]
+        scheduled = bool(job["metadata"].get("ownerReferences"))  # Cron jobs create jobs until the end.
         conditions = {each["type"] for each in status.get("conditions", ()) if each["status"] == "True"}
-        if not conditions & {"Complete", "Failed"} and not _limited(state, _namespace(key)):
+        if not conditions & {"Complete", "Failed"} and not scheduled and not _limited(state, _namespace(key)):
             yield f"job {key} is not complete"
         elif "Complete" in conditions and status.get("succeeded", 0) != completions:
             yield f"job {key} is complete with {status.get('succeeded')} of {completions}"
+
+
+def _cron_jobs(state: State) -> Iterator[str]:
+    jobs = _objects(state, JOBS).values()
+    for key, cron_job in _objects(state, CRON_JOBS).items():
+        owned = [job for job in jobs if _owned_by(job, cron_job["metadata"]["uid"])]
+        complete = sum(job.get("status", {}).get("succeeded", 0) for job in owned)
+        if complete > cron_job["spec"]["successfulJobsHistoryLimit"]:
+            yield f"cron job {key} retains {complete} jobs that are complete"
+
+
+def _claims(state: State, pods: Mapping[str, Object]) -> Iterator[str]:
+    volumes = _objects(state, VOLUMES)
+    free = [key for key, each in volumes.items() if "claimRef" not in each["spec"] and not _is_deleted(each)]
+    for key, claim in _objects(state, CLAIMS).items():
+        users = {name: pod for name, pod in pods.items() if name == key and _claim_of(pod) is not None}
+        name, phase = claim["spec"].get("volumeName", ""), claim.get("status", {}).get("phase")
+        holder = volumes[name]["spec"].get("claimRef", {}).get("uid") if name in volumes else None
+        bound = holder == claim["metadata"]["uid"]
+        if _is_deleted(claim):
+            if not users:
+                yield f"claim {key} is still being deleted, but no pod uses it"
+        elif phase == "Bound":
+            if not bound:
+                yield f"claim {key} is bound to volume {name}, which has the claim {holder}"
+            if any(pod.get("status", {}).get("phase") != "Running" for pod in users.values()):
+                yield f"pod {key} does not run with its claim"
+        elif phase == "Pending" and (bound or (name in free if name else free)):
+            yield f"claim {key} is not bound, but {name or free} are free"
+
+
+def _volumes(state: State) -> Iterator[str]:
+    uids = {claim["metadata"]["uid"] for claim in _objects(state, CLAIMS).values()}
+    for key, volume in _objects(state, VOLUMES).items():
+        phase, claim = volume.get("status", {}).get("phase"), volume["spec"].get("claimRef", {}).get("uid")
+        expected = "Available" if claim is None else "Bound" if claim in uids else "Released"
+        if phase != expected:
+            yield f"volume {key} is {phase}, expected {expected}"
+        if _is_deleted(volume) and claim not in uids:
+            yield f"volume {key} is still being deleted"
+
+
+def _is_deleted(found: Object) -> bool:
+    return "deletionTimestamp" in found["metadata"]
+
+
+def _claim_of(pod: Object) -> str | None:
+    """Return the name of the claim that a pod uses."""
+    volumes = pod["spec"].get("volumes") or ()
+    return next(
+        (each["persistentVolumeClaim"]["claimName"] for each in volumes if "persistentVolumeClaim" in each), None
+    )
 
 
 def _budgets(state: State, pods: Mapping[str, Object]) -> Iterator[str]:

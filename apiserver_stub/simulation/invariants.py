@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from apiserver_stub.simulation.collections import (
+    CLAIMS,
     CONFIG_MAPS,
+    CRON_JOBS,
     DAEMON_SETS,
     DEFINITIONS,
     DEPLOYMENTS,
@@ -19,6 +21,7 @@ from apiserver_stub.simulation.collections import (
     SERVICES,
     SLICES,
     STATEFUL_SETS,
+    VOLUMES,
     WIDGETS,
 )
 from apiserver_stub.simulation.convergence import deviations
@@ -36,6 +39,9 @@ _TRACED = {
     DEPLOYMENTS,
     REPLICA_SETS,
     JOBS,
+    CRON_JOBS,
+    CLAIMS,
+    VOLUMES,
     SLICES,
     STATEFUL_SETS,
     DAEMON_SETS,
@@ -55,6 +61,8 @@ class Invariants:
         self.history = StoreHistory(violations.report, self.observe)
         self._now = now
         self._requested: dict[str, float] = {}
+        self._scheduled: set[tuple[str, str]] = set()
+        """Jobs of cron jobs, by the UID of the cron job and the name of the job."""
 
     def request_deletion(self, key: str) -> None:
         """Record that a client requests the deletion of a config map, or of all in a namespace with a trailing slash.
@@ -97,6 +105,8 @@ class Invariants:
             ]
             if left:
                 self._report(collection, entry, f"was deleted before {left[0]}")
+        if collection == CLAIMS:
+            self._verify_unused(entry, metadata)
         if collection == CONFIG_MAPS:
             namespace = entry.key.partition("/")[0]
             owners = metadata.get("ownerReferences") or []
@@ -117,6 +127,8 @@ class Invariants:
     def _added(self, collection: str, entry: Entry, before: dict[str, Any] | None) -> None:
         if before is not None:
             self._report(collection, entry, "was created twice")
+        if collection == JOBS:
+            self._verify_scheduled(entry)
         if collection not in _COUNTED:
             return
         namespace = entry.key.partition("/")[0]
@@ -132,6 +144,48 @@ class Invariants:
             )
             if count > int(limit) and entry.revision > created + _QUOTA_REVISIONS:
                 self._report(collection, entry, f"exceeds the quota: {count} of {limit}")
+
+    def _verify_scheduled(self, entry: Entry) -> None:
+        """Verify a new job of a cron job, whose name contains the scheduled time."""
+        metadata = entry.object()["metadata"]
+        for owner in metadata.get("ownerReferences") or ():
+            key = (owner["uid"], metadata["name"])
+            if key in self._scheduled:
+                self._report(JOBS, entry, "was created again for the same time")
+            self._scheduled.add(key)
+            if owner["name"] != "forbid":
+                continue
+            for name, other in self.history.current[JOBS].items():
+                found = other.object()
+                owners = {each["uid"] for each in found["metadata"].get("ownerReferences") or ()}
+                if name != entry.key and owner["uid"] in owners and not _completed(found):
+                    self._report(JOBS, entry, f"was created while {name} is active")
+
+    def _verify_unused(self, entry: Entry, metadata: Mapping[str, Any]) -> None:
+        """Verify that no pod that was scheduled before the deletion of a claim was requested uses it."""
+        deleted_at = self._first(
+            CLAIMS, entry.key, metadata["uid"], lambda each: "deletionTimestamp" in each["metadata"]
+        )
+        namespace, _, name = entry.key.partition("/")
+        for key, other in self.history.current.get(PODS, {}).items():
+            pod = other.object()
+            claims = {
+                each.get("persistentVolumeClaim", {}).get("claimName") for each in pod["spec"].get("volumes") or ()
+            }
+            if not key.startswith(namespace + "/") or name not in claims or _finished(pod):
+                continue
+            scheduled_at = self._first(
+                PODS, key, pod["metadata"]["uid"], lambda each: bool(each["spec"].get("nodeName"))
+            )
+            if 0 < scheduled_at < deleted_at:
+                self._report(CLAIMS, entry, f"was deleted while pod {key} uses it")
+
+    def _first(self, collection: str, key: str, uid: str, matches: Callable[[dict[str, Any]], bool]) -> int:
+        """Return the first retained revision at which an object matches; 0 if it never did."""
+        for each in self.history.changes(collection, 0):
+            if each.key == key and (found := each.object())["metadata"]["uid"] == uid and matches(found):
+                return each.revision
+        return 0
 
     def _created_at(self, collection: str, key: str, uid: str) -> int:
         for each in self.history.changes(collection, 0):
@@ -163,3 +217,8 @@ def _allocated(service: Mapping[str, Any]) -> tuple[set[Any], set[Any]]:
     addresses = {address for address in spec.get("clusterIPs") or () if address != "None"}
     ports = {(port["protocol"], port["nodePort"]) for port in spec.get("ports") or () if port.get("nodePort")}
     return addresses, ports
+
+
+def _completed(job: Mapping[str, Any]) -> bool:
+    conditions = job.get("status", {}).get("conditions") or ()
+    return any(each["type"] in ("Complete", "Failed") and each["status"] == "True" for each in conditions)

@@ -13,6 +13,8 @@ _PERIOD_SECONDS = 5.0
 _HEARTBEATS = 3
 """Number of passes per heartbeat."""
 _JOB_SECONDS = 20.0
+_SLOW_SECONDS = 150.0
+FAILING_IMAGE, SLOW_IMAGE = "example/failing:1", "example/slow:1"
 
 
 class Kubelet:
@@ -73,8 +75,11 @@ class Kubelet:
             await self._report(path, uid, "Running", "True", {"podIP": address, "podIPs": [{"ip": address}]})
             self._started[uid] = self._clock.now()
         elif phase == "Running" and pod["spec"].get("restartPolicy") == "Never":
-            if self._clock.now() - self._started.get(uid, 0.0) > _JOB_SECONDS:
-                await self._report(path, uid, "Succeeded", "False", {})
+            image = pod["spec"]["containers"][0]["image"]
+            lasts = _SLOW_SECONDS if image == SLOW_IMAGE else _JOB_SECONDS
+            if self._clock.now() - self._started.get(uid, 0.0) > lasts:
+                phase = "Failed" if image == FAILING_IMAGE else "Succeeded"
+                await self._report(path, uid, phase, "False", {})
         elif phase == "Running" and not _is_ready(pod):  # The node was unreachable.
             await self._report(path, uid, "Running", "True", {})
 

@@ -211,7 +211,7 @@ class Server:
 
 
 def _prevents_start(error: Exception) -> bool:
-    """Return whether a server rightly ends because of *error*: a file cannot be read or written."""
+    """Return whether *error* may end a server: a file cannot be read or written."""
     return isinstance(error, OSError | StoreUnavailable) or (
         isinstance(error, TlsError) and isinstance(error.__cause__, OSError)
     )

@@ -96,6 +96,31 @@ def _workload(chance: random.Random) -> dict[str, Any]:
     }
 
 
+def _job(chance: random.Random) -> dict[str, Any]:
+    return {**_workload(chance), "fails": chance.random() < 0.3}
+
+
+def _cron_job(chance: random.Random) -> dict[str, Any]:
+    return {
+        "namespace": chance.choice(NAMESPACES),
+        "policy": chance.choice(("Allow", "Forbid", "Replace")),
+        "suspend": chance.random() < 0.2,
+    }
+
+
+def _volume(chance: random.Random) -> dict[str, Any]:
+    return {"number": chance.randrange(3)}
+
+
+def _claim(chance: random.Random) -> dict[str, Any]:
+    volume = chance.randrange(3) if chance.random() < 0.3 else None
+    return {**_claim_pod(chance), "volume": volume}
+
+
+def _claim_pod(chance: random.Random) -> dict[str, Any]:
+    return {"namespace": chance.choice(NAMESPACES), "name": f"claim-{chance.randrange(3)}"}
+
+
 def _apply(chance: random.Random) -> dict[str, Any]:
     values = {"value": chance.randrange(1000), "manager": chance.randrange(4), "force": chance.random() < 0.5}
     return {**_object(chance), **values}
@@ -172,7 +197,15 @@ _KINDS: dict[str, tuple[float, Callable[[random.Random], dict[str, Any]]]] = {
     "apply_deployment": (1.5, _workload),
     "delete_deployment": (0.6, _workload),
     "roll_deployment": (0.6, _workload),
-    "create_job": (0.8, _workload),
+    "create_job": (0.8, _job),
+    "apply_cron_job": (0.5, _cron_job),
+    "delete_cron_job": (0.2, _cron_job),
+    "create_volume": (1, _volume),
+    "delete_volume": (0.4, _volume),
+    "create_claim": (1, _claim),
+    "delete_claim": (0.6, _claim),
+    "create_claim_pod": (0.8, _claim_pod),
+    "delete_claim_pod": (0.6, _claim_pod),
     "apply_set": (0.7, _set),
     "delete_set": (0.2, _set),
     "evict_pod": (0.6, _watch),

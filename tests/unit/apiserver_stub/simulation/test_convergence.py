@@ -8,7 +8,9 @@ import pytest
 
 from apiserver_stub.simulation.collections import (
     BUDGETS,
+    CLAIMS,
     CONFIG_MAPS,
+    CRON_JOBS,
     DAEMON_SETS,
     DEFINITIONS,
     DEPLOYMENTS,
@@ -21,6 +23,7 @@ from apiserver_stub.simulation.collections import (
     SERVICES,
     SLICES,
     STATEFUL_SETS,
+    VOLUMES,
     WIDGETS,
     WIDGETS_DEFINITION,
 )
@@ -192,6 +195,96 @@ def test_job_ends_with_all_completions(stored: Stored, status: Object, text: str
 
     stored.put(QUOTAS, "ns/q", spec={"hard": {}})
     assert (deviation(stored) == "") == (text in ("", "is not complete"))
+
+
+def test_jobs_of_a_cron_job_may_be_active_and_are_limited(stored: Stored) -> None:
+    stored.put(CRON_JOBS, "ns/c", spec={"successfulJobsHistoryLimit": 2})
+    stored.put(JOBS, "ns/active", owned("ns/c"), spec={"completions": 1}, status={})
+    complete = {"conditions": [{"type": "Complete", "status": "True"}], "succeeded": 1}
+    for name in ("one", "two"):
+        stored.put(JOBS, f"ns/{name}", owned("ns/c"), spec={"completions": 1}, status=complete)
+    stored.put(JOBS, "ns/other", spec={"completions": 1}, status=complete)
+    assert deviation(stored) == ""
+
+    stored.put(JOBS, "ns/three", owned("ns/c"), spec={"completions": 1}, status=complete)
+    assert deviation(stored) == "cron job ns/c retains 3 jobs that are complete"
+
+
+# --- volumes
+
+
+def put_volume(stored: Stored, phase: str, claim: str = "", name: str = "v", **metadata: Any) -> None:
+    spec = {"claimRef": {"uid": claim}} if claim else {}
+    stored.put(VOLUMES, name, metadata, spec=spec, status={"phase": phase})
+
+
+def put_claim(stored: Stored, phase: str, volume: str = "", **metadata: Any) -> None:
+    stored.put(CLAIMS, "ns/c", metadata, spec={"volumeName": volume} if volume else {}, status={"phase": phase})
+
+
+@pytest.mark.parametrize(
+    ("phase", "volume", "holder", "text"),
+    [
+        ("Bound", "v", "ns/c", ""),
+        ("Bound", "v", "ns/d", "is bound to volume v, which has the claim ns/d"),
+        ("Bound", "w", "ns/c", "is bound to volume w, which has the claim None"),
+        ("Lost", "v", "", ""),
+        ("Pending", "", "", "is not bound, but ['v'] are free"),
+        ("Pending", "v", "", "is not bound, but v are free"),
+        ("Pending", "w", "", ""),
+        ("Pending", "v", "ns/d", ""),
+        ("Pending", "v", "ns/c", "is not bound, but v are free"),
+    ],
+)
+def test_claim_is_bound_to_the_volume_that_has_it(
+    stored: Stored, phase: str, volume: str, holder: str, text: str
+) -> None:
+    put_claim(stored, phase, volume)
+    put_volume(stored, "Bound" if holder == "ns/c" else "Released" if holder else "Available", holder)
+
+    assert deviation(stored) == (f"claim ns/c {text}" if text else "")
+
+
+@pytest.mark.parametrize(
+    ("phase", "claim", "text"),
+    [
+        ("Available", "", ""),
+        ("Bound", "", "is Bound, expected Available"),
+        ("Released", "ns/gone", ""),
+        ("Bound", "ns/gone", "is Bound, expected Released"),
+        ("Available", "ns/c", "is Available, expected Bound"),
+    ],
+)
+def test_phase_of_a_volume_follows_its_claim(stored: Stored, phase: str, claim: str, text: str) -> None:
+    put_claim(stored, "Lost")
+    put_volume(stored, phase, claim)
+
+    assert deviation(stored) == (f"volume v {text}" if text else "")
+
+
+def test_claims_and_volumes_in_use_remain(stored: Stored) -> None:
+    held = TERMINATING | {"finalizers": ["x"]}
+    put_claim(stored, "Bound", "v", **held)
+    put_volume(stored, "Bound", "ns/c", **held)
+    volumes = [{"name": "cache"}, {"name": "data", "persistentVolumeClaim": {"claimName": "c"}}]
+    stored.put(PODS, "ns/c", spec={"containers": [], "volumes": volumes}, status={"phase": "Running"})
+    assert deviation(stored) == ""
+
+    stored.delete(PODS, "ns/c")
+    assert deviation(stored) == "claim ns/c is still being deleted, but no pod uses it"
+
+    stored.delete(CLAIMS, "ns/c")
+    put_volume(stored, "Released", "ns/c", **held)
+    assert deviation(stored) == "volume v is still being deleted"
+
+
+def test_pod_runs_with_its_claim(stored: Stored) -> None:
+    put_claim(stored, "Bound", "v")
+    put_volume(stored, "Bound", "ns/c")
+    spec = {"containers": [], "volumes": [{"persistentVolumeClaim": {"claimName": "c"}}]}
+    stored.put(PODS, "ns/c", spec=spec, status={"phase": "Pending"})
+
+    assert deviation(stored) == "pod ns/c does not run with its claim"
 
 
 # --- budgets and services

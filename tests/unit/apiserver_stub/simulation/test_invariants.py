@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.simulation.collections import CONFIG_MAPS, EVENTS, NAMESPACES, PODS, QUOTAS, SERVICES
+from apiserver_stub.simulation.collections import CLAIMS, CONFIG_MAPS, EVENTS, JOBS, NAMESPACES, PODS, QUOTAS, SERVICES
 from tests.unit.apiserver_stub.simulation.stored import Stored, owned
 
 TERMINATING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
@@ -228,3 +228,68 @@ def test_headless_services_and_a_change_of_the_same_service_share_nothing(stored
     stored.put(SERVICES, "ns/d", spec=service("10.0.0.1", 30000))
 
     assert stored.violation == ""
+
+
+# --- cron jobs and claims
+
+
+def test_job_that_is_created_again_for_the_same_time_is_a_violation(stored: Stored) -> None:
+    for owner in ("ns/allow", "ns/other"):
+        stored.put(JOBS, "ns/j", owned(owner))
+        stored.delete(JOBS, "ns/j")
+    assert stored.violation == "", "the cron jobs differ"
+
+    stored.put(JOBS, "ns/j", owned("ns/allow"))
+
+    assert stored.violation == "batch/jobs ns/j was created again for the same time at 6"
+
+
+@pytest.mark.parametrize(
+    ("owner", "condition", "permitted"),
+    [
+        ("ns/forbid", {"type": "Suspended", "status": "True"}, False),
+        ("ns/forbid", {"type": "Complete", "status": "False"}, False),
+        ("ns/forbid", {"type": "Complete", "status": "True"}, True),
+        ("ns/forbid", {"type": "Failed", "status": "True"}, True),
+        ("ns/allow", {"type": "Suspended", "status": "True"}, True),
+    ],
+)
+def test_second_job_of_a_cron_job_that_forbids_it_is_a_violation(
+    stored: Stored, owner: str, condition: dict[str, str], permitted: bool
+) -> None:
+    stored.put(JOBS, "ns/a", owned(owner), status={"conditions": [condition]})
+    stored.put(JOBS, "ns/other", owned("ns/x"))
+
+    stored.put(JOBS, "ns/b", owned(owner))
+
+    assert stored.violation == ("" if permitted else "batch/jobs ns/b was created while ns/a is active at 4")
+
+
+@pytest.mark.parametrize(
+    ("pod", "permitted"),
+    [
+        ({}, False),
+        ({"claim": "other"}, True),
+        ({"node": ""}, True),
+        ({"phase": "Succeeded"}, True),
+        ({"key": "ns-2/p"}, True),
+        ({"late": True}, True),
+    ],
+)
+def test_deletion_of_a_claim_in_use_is_a_violation(stored: Stored, pod: dict[str, Any], permitted: bool) -> None:
+    def put_pod() -> None:
+        volumes = [{"name": "cache"}, {"persistentVolumeClaim": {"claimName": pod.get("claim", "c")}}]
+        spec = {"nodeName": pod.get("node", "n"), "volumes": volumes}
+        stored.put(PODS, pod.get("key", "ns/p"), spec=spec, status={"phase": pod.get("phase", "Running")})
+
+    stored.put(CLAIMS, "ns/c")
+    if "late" not in pod:
+        put_pod()
+    stored.put(CLAIMS, "ns/c", TERMINATING)
+    if "late" in pod:
+        put_pod()
+
+    stored.delete(CLAIMS, "ns/c")
+
+    text = "core/persistentvolumeclaims ns/c was deleted while pod ns/p uses it at 5"
+    assert stored.violation == ("" if permitted else text)
