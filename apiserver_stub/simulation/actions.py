@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from apiserver_stub.simulation.client import MERGE, Client, Lost
-from apiserver_stub.simulation.kubelet import FAILING_IMAGE
+from apiserver_stub.simulation.client import MERGE, Lost
+from apiserver_stub.simulation.kubelet import FAILING_IMAGE, Kubelet
 from apiserver_stub.simulation.node import Server
 from apiserver_stub.simulation.reflector import Reflector
 from apiserver_stub.simulation.requests import Requests
@@ -23,8 +23,10 @@ _QUOTA = {"count/configmaps": "6", "pods": "3", "services": "2"}
 class Actions:
     """Executes steps."""
 
-    def __init__(self, server: Server, requests: Requests, user: Client, reflectors: Sequence[Reflector]) -> None:
-        self._server, self._requests, self._user, self._reflectors = server, requests, user, reflectors
+    def __init__(
+        self, server: Server, requests: Requests, reflectors: Sequence[Reflector], nodes: Sequence[Kubelet]
+    ) -> None:
+        self._server, self._requests, self._reflectors, self._nodes = server, requests, reflectors, nodes
         self.executed: Counter[str] = Counter()
         self._workloads = WorkloadRequests(requests)
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -53,6 +55,8 @@ class Actions:
         server.database.crash_in, loop.crash_at = None, None
         for reflector in self._reflectors:
             reflector.resume()
+        for node in self._nodes:
+            node.stopped = False
 
     # --- clients ----------------------------------------------------------------------------------------------
 
@@ -229,6 +233,12 @@ class Actions:
         """Slow down the network for some time."""
         self._server.network.latency.factor = factor
         self._later(seconds, lambda: setattr(self._server.network.latency, "factor", 1.0))
+
+    def stop_node(self, which: int, seconds: float) -> None:
+        """Stop a node for some time."""
+        node = self._nodes[which % len(self._nodes)]
+        node.stopped = True
+        self._later(seconds, lambda: setattr(node, "stopped", False))
 
     def pause_watch(self, seconds: float) -> None:
         """Stop reading from all watches for some time."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+NODES = "core/nodes"
 NAMESPACES, QUOTAS, SERVICES = "core/namespaces", "core/resourcequotas", "core/services"
 PODS, CONFIG_MAPS, EVENTS = "core/pods", "core/configmaps", "core/events"
 DEPLOYMENTS, REPLICA_SETS, JOBS = "apps/deployments", "apps/replicasets", "batch/jobs"

@@ -15,6 +15,7 @@ from apiserver_stub.simulation.collections import (
     EVENTS,
     JOBS,
     NAMESPACES,
+    NODES,
     PODS,
     QUOTAS,
     REPLICA_SETS,
@@ -37,6 +38,7 @@ Object = dict[str, Any]
 def deviations(state: State) -> Iterator[str]:
     """Yield the deviations of *state* from the converged one."""
     pods = _objects(state, PODS)
+    yield from _nodes(state)
     yield from _namespaces(state)
     yield from _dependents(state)
     yield from _deployments(state, pods)
@@ -54,6 +56,15 @@ def deviations(state: State) -> Iterator[str]:
 
 def _objects(state: State, collection: str) -> dict[str, Object]:
     return {key: entry.object() for key, entry in state.get(collection, {}).items()}
+
+
+def _nodes(state: State) -> Iterator[str]:
+    for key, node in _objects(state, NODES).items():
+        conditions = {each["type"]: each["status"] for each in node.get("status", {}).get("conditions") or ()}
+        if conditions.get("Ready") != "True":
+            yield f"node {key} is not ready"
+        if taints := [each["key"] for each in node["spec"].get("taints") or ()]:
+            yield f"node {key} has the taints {taints}"
 
 
 def _namespaces(state: State) -> Iterator[str]:

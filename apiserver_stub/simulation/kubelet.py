@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from datetime import datetime
 from typing import Any
 
@@ -28,19 +29,23 @@ class Kubelet:
         self._name = f"node-{number}"
         self._addresses = 0
         self._started: dict[str, float] = {}
+        self.stopped = False
+        """The node does nothing, as if it had lost its network."""
 
     async def run(self) -> None:
         """Run until the task is cancelled."""
         passes = 0
         while True:
-            try:
-                if passes % _HEARTBEATS == 0:
-                    await self._heartbeat()
-                await self._sync_pods()
-            except Lost:
-                pass
+            with contextlib.suppress(Lost):
+                if not self.stopped:
+                    await self._pass(passes)
             passes += 1
             await asyncio.sleep(_PERIOD_SECONDS)
+
+    async def _pass(self, number: int) -> None:
+        if number % _HEARTBEATS == 0:
+            await self._heartbeat()
+        await self._sync_pods()
 
     async def _heartbeat(self) -> None:
         now = _text(self._clock.true_time())

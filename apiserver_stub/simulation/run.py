@@ -54,8 +54,8 @@ class _Run:
             ("/api/v1/configmaps", CONFIG_MAPS, "", "red"),
         ]
         self.reflectors = [Reflector(self.user, history, self.violations, *each) for each in watched]
-        self.actions = Actions(self.server, self.requests, self.user, self.reflectors)
         self.nodes = [Kubelet(self.admin, self.server.clock, number) for number in range(_NODES)]
+        self.actions = Actions(self.server, self.requests, self.reflectors, self.nodes)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def execute(self, steps: Sequence[Step], hours: int) -> None:

@@ -164,6 +164,10 @@ def _seconds(chance: random.Random) -> dict[str, Any]:
     return {"seconds": round(chance.expovariate(1 / 40), 1)}
 
 
+def _stop_node(chance: random.Random) -> dict[str, Any]:
+    return {"which": chance.randrange(100), "seconds": round(chance.expovariate(1 / 200), 1)}
+
+
 def _likely(chance: random.Random) -> dict[str, Any]:
     return {"probability": chance.choice((0.02, 0.2)), **_seconds(chance)}
 
@@ -228,6 +232,7 @@ _KINDS: dict[str, tuple[float, Callable[[random.Random], dict[str, Any]]]] = {
     "lose_segments": (0.4, _likely),
     "slow_network": (0.4, _slow),
     "pause_watch": (0.5, _seconds),
+    "stop_node": (0.3, _stop_node),
 }
 """Weight and arguments by kind."""
 FAULTS = frozenset(
@@ -243,6 +248,7 @@ FAULTS = frozenset(
         "lose_segments",
         "slow_network",
         "pause_watch",
+        "stop_node",
     }
 )
 _ORDINARY = frozenset(_KINDS) - FAULTS

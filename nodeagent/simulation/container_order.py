@@ -42,6 +42,13 @@ class ContainerOrder:
         rules = (self._spec(container) or {}).get("restartPolicyRules") or ()
         return next((rule["action"] for rule in rules), "")
 
+    def has_restart_all(self, uid: str) -> bool:
+        """Return whether a rule of a pod restarts all of its containers."""
+        containers = self._specs.get(uid, {}).get("containers") or ()
+        return any(
+            rule["action"] == RESTART_ALL for each in containers for rule in each.get("restartPolicyRules") or ()
+        )
+
     def restarts_all(self, container: Container) -> bool:
         """Return whether all containers of the pod start again after the exit of *container*."""
         return container.exit_code == RULE_CODE and self.rule(container) == RESTART_ALL

@@ -541,6 +541,18 @@ def test_rule_permits_one_restart_of_each_container_within_seconds(host):
     assert host.violation == "container web of pod a is restarted although no rule applies"
 
 
+@pytest.mark.parametrize(("rules", "permitted"), [(RULES[0], False), (RULES[1], True)])
+def test_changed_container_of_a_pod_with_a_rule_may_be_restarted_alone(host, rules, permitted):
+    spec = {"initContainers": [{"name": "init"}]}
+    container = {"name": "web", "restartPolicyRules": rules}
+    host.add("a", spec=spec, container=container)
+    host.change("a", spec=spec, container={**container, "image": "new"})
+
+    host.start(host.container(host.sandbox("a")))
+
+    assert (host.violation == "") == permitted
+
+
 @pytest.mark.parametrize(("requested_at", "permitted"), [(98.9, False), (99.0, True), (150.0, True), (150.1, False)])
 def test_kill_of_an_evicted_pod_is_permitted_after_a_second(host, requested_at, permitted):
     host.add("a", grace=30)

@@ -17,6 +17,7 @@ from apiserver_stub.simulation.collections import (
     EVENTS,
     JOBS,
     NAMESPACES,
+    NODES,
     PODS,
     QUOTAS,
     REPLICA_SETS,
@@ -63,6 +64,26 @@ def deviation(stored: Stored) -> str:
 
 def test_empty_namespace_has_converged(stored: Stored) -> None:
     assert deviation(stored) == ""
+
+
+# --- nodes
+
+
+@pytest.mark.parametrize(
+    ("conditions", "taints", "text"),
+    [
+        ([{"type": "Ready", "status": "True"}], [], ""),
+        ([{"type": "Ready", "status": "Unknown"}], [], "is not ready"),
+        ([{"type": "MemoryPressure", "status": "True"}], [], "is not ready"),
+        ([{"type": "Ready", "status": "True"}], [{"key": "a"}], "has the taints ['a']"),
+    ],
+)
+def test_node_is_ready_without_taints(
+    stored: Stored, conditions: list[Object], taints: list[Object], text: str
+) -> None:
+    stored.put(NODES, "n", spec={"taints": taints}, status={"conditions": conditions})
+
+    assert deviation(stored) == (f"node n {text}" if text else "")
 
 
 # --- all objects
