@@ -24,6 +24,7 @@ from apiserver_stub.simulation.violations import Violations
 from nodeagent.base.simulation.directory import private_directory
 from nodeagent.base.simulation.isolation import isolated
 from nodeagent.base.simulation.loop import BusyLoop, Deadlock
+from nodeagent.base.simulation.memory import MemoryGrowth
 from nodeagent.base.simulation.steps import CALM_SECONDS, ROUND_SECONDS, Outcome, Step
 from nodeagent.base.simulation.trace import Trace
 
@@ -64,7 +65,7 @@ class _Run:
         self._tasks.append(self.loop.create_task(self._bind_user(), name="binding"))
         self._tasks += [self.loop.create_task(node.run(), name="node") for node in self.nodes]
         self._tasks += [self.loop.create_task(each.run(), name="watch") for each in self.reflectors]
-        waiting = list(reversed(steps))
+        waiting, memory = list(reversed(steps)), MemoryGrowth()
         for number in range(1, hours + 1):
             end = number * ROUND_SECONDS
             while waiting and waiting[-1].at < end:
@@ -82,6 +83,9 @@ class _Run:
             if not await self._sleep_until(end):
                 return
             self.invariants.history.forget(self.invariants.history.revision)
+            memory.record()
+        if problem := memory.problem():
+            self.violations.report(problem)
 
     async def _converge(self, end: float) -> None:
         """Verify that the controllers have converged, at the latest at the end of the round."""

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from nodeagent.base.simulation.memory import LONG_HOURS
 from nodeagent.base.simulation.steps import CALM_SECONDS, ROUND_SECONDS, Step
 
 NAMESPACES = ("default", "ns-0", "ns-1")
@@ -18,7 +19,8 @@ _CONCURRENT = 0.4
 
 def make_steps(seed: object, hours: int) -> list[Step]:
     """Return the steps of *hours* rounds, in order of time."""
-    return [step for number in range(hours) for step in _round(seed, number)]
+    steps = [step for number in range(hours) for step in _round(seed, number)]
+    return steps if hours < LONG_HOURS else [step for step in steps if step.kind not in _RESTARTS]
 
 
 def _round(seed: object, number: int) -> list[Step]:
@@ -235,6 +237,7 @@ _KINDS: dict[str, tuple[float, Callable[[random.Random], dict[str, Any]]]] = {
     "stop_node": (0.3, _stop_node),
 }
 """Weight and arguments by kind."""
+_RESTARTS = {"stop", "crash", "lose_power", "crash_in_write"}
 FAULTS = frozenset(
     {
         "flood",

@@ -72,7 +72,7 @@ class SqliteStore:
 
     :param codec: codec of stored values; without one they are stored in their served form.
     :param compaction_seconds: history is retained for one to two intervals; with 0 only its size is limited.
-    :param now: clock in seconds since the epoch.
+    :param now: clock in seconds since the epoch; ``None`` is that of the host.
     """
 
     def __init__(
@@ -81,9 +81,9 @@ class SqliteStore:
         *,
         codec: StorageCodec | None = None,
         compaction_seconds: float = 0.0,
-        now: Callable[[], float] = time.time,
+        now: Callable[[], float] | None = None,
     ) -> None:
-        self._path, self._now, self._codec = path, now, codec
+        self._path, self._now, self._codec = path, now or time.time, codec
         self._compaction_seconds = compaction_seconds
         self._collections: dict[str, Collection] = {}
         self._revision = 0  # Latest visible revision.

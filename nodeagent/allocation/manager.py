@@ -148,16 +148,19 @@ class AllocationManager:
             containers.setdefault(container.name, reported.get(container.name, effective.resources))
         own = before.pod or (pod.status.resources or pod.spec.resources if self._rules.pod_level else None)
         try:
-            await self._actuated.set(pod.uid, PodResources(containers, own))
+            await self._actuated.set(pod.uid, PodResources(containers, own), forced=True)
         except OSError as error:
             _log.error("Failed to save pod resource checkpoint", extra={"pod": pod.full_name, "err": str(error)})
 
     async def allocate(self, pod: Pod) -> None:
-        """Record the resources of an admitted pod; failures are logged, because the spec is a substitute."""
+        """Record the resources of an admitted pod.
+
+        A failure to write them is logged: after a restart, the reported status or the spec is a substitute.
+        """
         if not self._rules.enabled:
             return
         try:
-            await self._allocated.set(pod.uid, self._resources(pod))
+            await self._allocated.set(pod.uid, self._resources(pod), forced=True)
         except OSError as error:
             _log.error("Failed to save pod resource checkpoint", extra={"pod": pod.full_name, "err": str(error)})
 

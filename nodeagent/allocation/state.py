@@ -19,7 +19,7 @@ CORRUPT_SUFFIX = ".corrupt"
 
 
 class ResourceState:
-    """Resources by pod UID; each change is written to the file before it takes effect elsewhere.
+    """Resources by pod UID; each change is written to the file before it takes effect, unless it is forced.
 
     :param path: the state file; ``None`` keeps the resources in memory only.
     """
@@ -56,10 +56,11 @@ class ResourceState:
         """Return the resources of a pod."""
         return self._entries.get(uid)
 
-    async def set(self, uid: str, resources: PodResources) -> None:
+    async def set(self, uid: str, resources: PodResources, *, forced: bool = False) -> None:
         """Set the resources of a pod.
 
-        :raises OSError: the file cannot be written; the previous resources are kept.
+        :param forced: set them even if the file cannot be written; the next change writes them, too.
+        :raises OSError: the file cannot be written; unless *forced*, the previous resources are kept.
         """
         before = self._entries.get(uid)
         if before == resources:
@@ -68,6 +69,8 @@ class ResourceState:
         try:
             await self._save()
         except OSError:
+            if forced:
+                raise
             if before is None:
                 self._entries.pop(uid, None)
             else:

@@ -29,6 +29,7 @@ HISTORY = 300
 """Number of changes from which a watch can resume."""
 PODS, CONFIG_MAPS = "/api/v1/pods", "/api/v1/configmaps"
 NODES, LEASES = "/api/v1/nodes", "/apis/coordination.k8s.io/v1/leases"
+_MAX_EVENTS = 200
 _WITH_STATUS = {"pods", "nodes"}
 Object = dict[str, Any]
 
@@ -266,6 +267,8 @@ class SimulatedApiServer:
         self._version += 1
         meta["resourceVersion"] = str(self._version)
         self.objects.setdefault(collection, {})[namespace, meta["name"]] = obj
+        if collection.endswith("/events") and len(self.objects[collection]) > _MAX_EVENTS:
+            self._drop(collection, *next(iter(self.objects[collection])))  # The oldest event expires.
         self._record(Change(self._version, "MODIFIED" if before else "ADDED", collection, obj, before))
         return obj
 

@@ -77,6 +77,7 @@ class Host:
     def __init__(self, driver: SimulatedDriver) -> None:
         self.cgroups, self.stats, self.driver = FakeCgroups(), FakeStats(), driver
         self.cgroups.resources = linux_resources
+        self.devices: Sequence[FakeDeviceProvider] = ()
         self.press(pids=0)
 
     def press(self, *, pids: int) -> None:
@@ -101,7 +102,8 @@ class Host:
 
     @hookimpl
     def nodeagent_provide_device_providers(self) -> Sequence[FakeDeviceProvider]:
-        return [FakeDeviceProvider(DEVICE, ("d0", "d1", "d2"))]
+        self.devices = [FakeDeviceProvider(DEVICE, ("d0", "d1", "d2"))]
+        return self.devices
 
 
 class Unruly:
@@ -197,6 +199,15 @@ class Node:
 
     def _is_running(self, pod_uid: str) -> bool:
         return any(container.sandbox.uid == pod_uid for container in self.runtime.running())
+
+    def forget(self) -> None:
+        """Drop the calls that the fakes have recorded."""
+        stats, cgroups, driver, devices = self.host.stats, self.host.cgroups, self.driver, self.host.devices
+        for record in (stats.calls, cgroups.removed, cgroups.killed, cgroups.limited, driver.calls, driver.requests):
+            record.clear()
+        for provider in devices:
+            provider.allocated.clear()
+            provider.starting.clear()
 
     def start(self) -> None:
         """Start the agent as a new process."""

@@ -11,6 +11,7 @@ from time import perf_counter
 from nodeagent.base.simulation.directory import private_directory
 from nodeagent.base.simulation.isolation import isolated
 from nodeagent.base.simulation.loop import BusyLoop, Deadlock, SimulatedLoop
+from nodeagent.base.simulation.memory import MemoryGrowth
 from nodeagent.base.simulation.steps import CALM_SECONDS, ROUND_SECONDS, Outcome, Step
 from nodeagent.simulation.actions import Actions
 from nodeagent.simulation.invariants import Invariants
@@ -62,6 +63,7 @@ def simulate(seed: object, steps: Sequence[Step], hours: int, plugins: Mapping[s
 
 async def _run(node: Node, actions: Actions, invariants: Invariants, steps: Sequence[Step], hours: int) -> None:
     node.start()
+    memory = MemoryGrowth()
     waiting = list(reversed(steps))
     for number in range(1, hours + 1):
         end = number * ROUND_SECONDS
@@ -85,8 +87,12 @@ async def _run(node: Node, actions: Actions, invariants: Invariants, steps: Sequ
         if not await _sleep_until(node, invariants, end):
             return
         invariants.forget(_RETAINED_PODS)
+        node.forget()
+        memory.record()
         if invariants.violation:
             return
+    if problem := memory.problem():
+        invariants.violate(problem)
 
 
 async def _sleep_until(node: Node, invariants: Invariants, due: float) -> bool:

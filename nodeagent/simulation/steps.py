@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from nodeagent.base.simulation.memory import LONG_HOURS
 from nodeagent.base.simulation.steps import CALM_SECONDS, ROUND_SECONDS, Step
 from nodeagent.model.restart import RESTART_ALL
 from nodeagent.simulation.pods import RULE_CODE
@@ -18,7 +19,8 @@ _RATE = 1 / 40.0
 
 def make_steps(seed: object, hours: int) -> list[Step]:
     """Return the steps of *hours* rounds, in order of time."""
-    return [step for number in range(hours) for step in _round(seed, number)]
+    steps = [step for number in range(hours) for step in _round(seed, number)]
+    return steps if hours < LONG_HOURS else [step for step in steps if step.kind not in _RESTARTS]
 
 
 def _round(seed: object, number: int) -> list[Step]:
@@ -248,4 +250,5 @@ _ORDINARY = {
     "break_container",
     "stop_agent",
 }
+_RESTARTS = {"stop_agent", "crash_agent", "lose_power"}
 FAULTS = frozenset(_KINDS) - _ORDINARY

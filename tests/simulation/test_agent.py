@@ -47,6 +47,12 @@ def test_same_seed_gives_the_same_trace_in_another_process(fixed_seeds):
     assert first != second
 
 
+def test_memory_does_not_grow_in_nine_hours():
+    done = simulate("--seed", "5", "--hours", "9", "--shrink-seconds", "0")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_new_seeds_have_no_violations():
     """The seeds differ in each run. A violation is reported with the command that repeats it, and not a failure.
 

@@ -35,6 +35,12 @@ def test_fixed_seed_with_many_faults_has_no_violation():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_memory_does_not_grow_in_nine_hours():
+    done = simulate("--seed", "7", "--hours", "9", "--shrink-seconds", "0")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_new_seed_has_no_violation():
     """The seed differs in each run. A violation is reported with the command that repeats it, and not a failure."""
     done = simulate("--shrink-seconds", "5")

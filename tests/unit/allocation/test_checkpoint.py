@@ -65,6 +65,19 @@ async def test_corrupt_state_file_is_moved_aside(tmp_path):
     assert decode((tmp_path / "state").read_bytes()) == {"a": ONE}
 
 
+async def test_forced_change_is_written_with_the_next_one(tmp_path):
+    state = ResourceState(tmp_path / "state")
+    (tmp_path / "state").mkdir()
+
+    with pytest.raises(OSError):
+        await state.set("a", ONE, forced=True)
+    assert state.get("a") == ONE
+    (tmp_path / "state").rmdir()
+    await state.set("b", ONE)
+
+    assert decode((tmp_path / "state").read_bytes()) == {"a": ONE, "b": ONE}
+
+
 async def test_unwritable_state_keeps_the_previous_resources(tmp_path):
     (tmp_path / "file").write_text("")
     state = ResourceState(tmp_path / "file" / "state")

@@ -268,3 +268,6 @@ async def test_unwritable_state_does_not_prevent_the_admission(make_manager, tmp
     await manager.allocate(pod)
 
     assert pod == sized_pod()
+    assert manager.request(sized_pod(cpu="200m")), "a later change is a resize"
+    assert manager.allocated(sized_pod(cpu="200m")) == pod
+    assert manager.actuated(pod.uid, "main") == pod.spec.containers[0].resources
