@@ -120,6 +120,10 @@ class RuntimeUnavailable(RuntimeFailure):
     reason = "RuntimeUnavailable"
 
 
+class RuntimeTimeout(RuntimeUnavailable):
+    """The container runtime did not respond in time; the call may have its effect later."""
+
+
 class NotFound(RuntimeFailure):
     """The sandbox, container or image does not exist in the runtime."""
 

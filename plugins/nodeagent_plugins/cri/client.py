@@ -28,10 +28,10 @@ from nodeagent.contracts.runtime import (
     SandboxStats,
     SandboxStatus,
 )
-from nodeagent.errors import NotFound, RuntimeFailure
+from nodeagent.errors import NotFound, RuntimeFailure, RuntimeTimeout
 from nodeagent_plugins.cri import requests, responses
 from nodeagent_plugins.cri.connection import Connection
-from nodeagent_plugins.cri.errors import DeadlineError, UnimplementedError
+from nodeagent_plugins.cri.errors import UnimplementedError
 from nodeagent_plugins.cri.known_features import supports_image_volumes
 from nodeagent_plugins.cri.listing import Listing
 
@@ -220,7 +220,7 @@ class CriRuntime:
         started = self._clock.now()
         try:
             response = await self.connection.call("ExecSync", request, attempt, bound)
-        except DeadlineError as error:
+        except RuntimeTimeout as error:
             # The runtime reports a command that exceeds its timeout this way, well before the call itself times out.
             if bound is not None and self._clock.now() - started < bound:
                 raise TimeoutError(f"{attempt}: timed out after {limit} s") from error

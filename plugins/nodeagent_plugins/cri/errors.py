@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import grpc
 
-from nodeagent.errors import NotFound, RuntimeFailure, RuntimeUnavailable
+from nodeagent.errors import NotFound, RuntimeFailure, RuntimeTimeout, RuntimeUnavailable
 
 MAX_TEXT = 4096
 
@@ -15,7 +15,7 @@ def translate(error: grpc.aio.AioRpcError, attempt: str) -> RuntimeFailure:
     if error.code() is grpc.StatusCode.UNAVAILABLE:
         return RuntimeUnavailable(text)
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return DeadlineError(text)
+        return RuntimeTimeout(text)
     if error.code() is grpc.StatusCode.NOT_FOUND:
         return NotFound(text)
     if error.code() is grpc.StatusCode.UNIMPLEMENTED:
@@ -26,10 +26,6 @@ def translate(error: grpc.aio.AioRpcError, attempt: str) -> RuntimeFailure:
 def details_of(error: grpc.aio.AioRpcError) -> str:
     """Return the runtime's error message, truncated to a length that fits a pod status."""
     return (error.details() or error.code().name)[:MAX_TEXT]
-
-
-class DeadlineError(RuntimeUnavailable):
-    """The call timed out, on the runtime's side or on the agent's."""
 
 
 class UnimplementedError(RuntimeFailure):

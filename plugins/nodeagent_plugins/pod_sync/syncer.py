@@ -19,6 +19,7 @@ from nodeagent.errors import (
     DevicesNotReady,
     NodeAgentError,
     RuntimeFailure,
+    RuntimeTimeout,
     RuntimeUnavailable,
     VolumeError,
     VolumesNotReady,
@@ -283,9 +284,7 @@ class BundledPodSyncer:
 
         An attempt that did not reach the runtime does not count.
         """
-        now, grace = self._context.clock.now(), max(stop.grace_seconds for stop in stops)
-        reached = now - started >= grace or not all(isinstance(error, RuntimeUnavailable) for error in errors)
-        if memory.stopping_since is None and reached:
+        if memory.stopping_since is None and any(map(_has_reached_runtime, errors)):
             memory.stopping_since = started
         return self._passed(memory, stops)
 
@@ -447,3 +446,7 @@ def _past(start: Start, used: Collection[_Run]) -> Start:
 
 def _first_ip(observed: RuntimePod) -> str:
     return observed.ips[0] if observed.ips else ""
+
+
+def _has_reached_runtime(error: NodeAgentError) -> bool:
+    return isinstance(error, RuntimeTimeout) or not isinstance(error, RuntimeUnavailable)

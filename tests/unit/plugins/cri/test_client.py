@@ -26,10 +26,10 @@ from nodeagent.contracts.runtime import (
     SandboxConfig,
     Transfer,
 )
-from nodeagent.errors import NotFound, RuntimeFailure, RuntimeUnavailable
+from nodeagent.errors import NotFound, RuntimeFailure, RuntimeTimeout, RuntimeUnavailable
 from nodeagent_plugins.cri.client import CriRuntime
 from nodeagent_plugins.cri.connection import DURATIONS, FAILURES, METHODS, OPERATIONS, Connection
-from nodeagent_plugins.cri.errors import DeadlineError, UnimplementedError
+from nodeagent_plugins.cri.errors import UnimplementedError
 from nodeagent_plugins.cri.image_service import CriImageService
 
 SANDBOX = SandboxConfig(name="web", uid="u1", namespace="default", annotations={"a": "1"})
@@ -161,14 +161,14 @@ async def test_exec_adds_its_own_timeout(timeout, sent, bound, connection, runti
 
 
 async def test_exec_stopped_by_the_runtime_is_a_timeout(connection, runtime):
-    connection.responses["ExecSync"] = DeadlineError("run sleep: timeout 1s exceeded")
+    connection.responses["ExecSync"] = RuntimeTimeout("run sleep: timeout 1s exceeded")
 
     with pytest.raises(TimeoutError, match="run sleep in container c: timed out after 1 s"):
         await runtime.exec_sync("c", ["sleep", "9"], 1)
 
 
 async def test_exec_stopped_by_the_client_deadline_is_an_unavailable_runtime(connection, runtime, clock):
-    connection.responses["ExecSync"] = DeadlineError("run sleep: Deadline Exceeded")
+    connection.responses["ExecSync"] = RuntimeTimeout("run sleep: Deadline Exceeded")
     connection.delay = clock.advance(121)
 
     with pytest.raises(RuntimeUnavailable):

@@ -6,8 +6,8 @@ import grpc
 import pytest
 from grpc.aio import AioRpcError, Metadata
 
-from nodeagent.errors import NotFound, RuntimeFailure, RuntimeUnavailable
-from nodeagent_plugins.cri.errors import MAX_TEXT, DeadlineError, UnimplementedError, translate
+from nodeagent.errors import NotFound, RuntimeFailure, RuntimeTimeout, RuntimeUnavailable
+from nodeagent_plugins.cri.errors import MAX_TEXT, UnimplementedError, translate
 
 
 def rpc_error(code: grpc.StatusCode, details: str = "because") -> AioRpcError:
@@ -18,7 +18,7 @@ def rpc_error(code: grpc.StatusCode, details: str = "because") -> AioRpcError:
     ("code", "kind", "transient"),
     [
         (grpc.StatusCode.UNAVAILABLE, RuntimeUnavailable, True),
-        (grpc.StatusCode.DEADLINE_EXCEEDED, DeadlineError, True),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, RuntimeTimeout, True),
         (grpc.StatusCode.NOT_FOUND, NotFound, False),
         (grpc.StatusCode.UNIMPLEMENTED, UnimplementedError, False),
         (grpc.StatusCode.UNKNOWN, RuntimeFailure, False),
@@ -34,7 +34,7 @@ def test_each_status_code_has_its_error_class(code, kind, transient):
 
 
 def test_deadline_counts_as_unavailable_runtime():
-    assert issubclass(DeadlineError, RuntimeUnavailable)
+    assert issubclass(RuntimeTimeout, RuntimeUnavailable)
 
 
 def test_error_without_details_contains_its_status_code():

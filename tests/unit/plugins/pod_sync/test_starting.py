@@ -20,7 +20,14 @@ from nodeagent.contracts.runtime import (
     RuntimeHandler,
     UserNamespace,
 )
-from nodeagent.errors import ApiUnavailable, NodeAgentError, PluginError, RuntimeFailure, RuntimeUnavailable
+from nodeagent.errors import (
+    ApiUnavailable,
+    NodeAgentError,
+    PluginError,
+    RuntimeFailure,
+    RuntimeTimeout,
+    RuntimeUnavailable,
+)
 from nodeagent.testing import FakeApi, make_config, make_container, make_pod
 
 NODE = {"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.5"}], "allocatable": {"cpu": "3"}}}
@@ -349,6 +356,24 @@ async def test_unreachable_runtime_does_not_use_up_the_grace_period(bench, clock
     await bench.terminate(pod, 10)
 
     assert "stop_sandbox" not in bench.calls
+
+
+@pytest.mark.parametrize(("error", "retained"), [(RuntimeUnavailable, True), (RuntimeTimeout, False)])
+async def test_long_attempt_counts_if_it_reached_the_runtime(bench, clock, error, retained):
+    pod = make_pod()
+    await bench.sync(pod)
+
+    async def stop_container(container_id, seconds):
+        await clock.sleep(20)
+        raise error("no response")
+
+    bench.runtime.stop_container = stop_container
+
+    job = asyncio.create_task(bench.terminate(pod, 10))
+    await clock.advance(20)
+    await job
+
+    assert ("stop_sandbox" not in bench.calls) == retained
 
 
 async def test_removed_pod_needs_one_call_per_sandbox(bench):
