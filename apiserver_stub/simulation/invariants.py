@@ -48,7 +48,8 @@ _TRACED = {
     WIDGETS,
     DEFINITIONS,
 }
-_REQUEST_SECONDS = 180.0
+_REQUEST_SECONDS = 600.0
+"""Time within which a request is executed; a write to a slow disk takes minutes."""
 _QUOTA_REVISIONS = 40
 """Revisions after the creation of a quota in which requests that were admitted before may complete."""
 
