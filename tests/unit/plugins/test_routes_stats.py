@@ -88,6 +88,23 @@ async def test_summary_contains_the_known_values_of_pods(context):
     assert set(pods["bare"]) == {"podRef", "startTime", "containers"}
 
 
+async def test_summary_contains_the_known_values_of_the_node(context):
+    system = [ContainerUsage("kubelet", SECOND, CPU, MEMORY), ContainerUsage("pods", 0)]
+    full = NodeUsage(SECOND, CPU, MEMORY, DISK, DISK, max_pids=9, current_pids=3, system_containers=system)
+    for query, known in (("", {"fs", "runtime", "rlimit"}), ("?only_cpu_and_memory=true", set())):
+        context.stats = type(context.stats)(full)
+        node = json.loads((await get(context, "/stats/summary", query)).body)["node"]
+        assert set(node) == {"nodeName", "startTime", "cpu", "memory", "swap", "systemContainers", *known}
+        assert node["startTime"] == "1970-01-01T00:00:01Z"
+        kubelet, pods = node["systemContainers"]
+        assert (kubelet["name"], kubelet["cpu"]["usageNanoCores"]) == ("kubelet", 5)
+        assert pods == {"name": "pods", "startTime": None}
+        context.stats = type(context.stats)(NodeUsage(0))
+        node = json.loads((await get(context, "/stats/summary", query)).body)["node"]
+        assert "systemContainers" not in node
+        assert node["startTime"] is None
+
+
 async def test_brief_summary_has_only_cpu_memory_and_swap(context):
     for query in ("?only_cpu_and_memory=true",):
         pods = await pods_of(context, query)

@@ -34,6 +34,7 @@ from apiserver_stub.cel.admission import AdmissionExpression, Checker
             "[sets.intersects([1, [2]], [[2]]), sets.intersects([1], [true]), sets.intersects([], [])]",
             [True, False, False],
         ),
+        ("[sets.contains([[1, 2]], [[1]]), sets.contains([[1]], [[1, 2]])]", [False, False]),
         ("[sets.equivalent(['a', 'b', 'a'], ['b', 'a']), sets.equivalent(['a'], ['b'])]", [True, False]),
         ("sets.contains(object.list, [3, 1]) && sets.intersects(object.mixed, [null])", True),
         ("[isURL('https://a/b'), isURL('../a'), isURL('/a')]", [True, False, True]),

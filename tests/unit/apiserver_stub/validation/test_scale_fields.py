@@ -21,6 +21,7 @@ def errors(obj: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def test_missing_fields_are_valid() -> None:
+    assert errors({"spec": {"replicas": (1 << 31) - 1}}) == []
     assert errors({}) == errors({"spec": {"replicas": 2}, "status": {"replicas": 0, "selector": "a=b"}}) == []
 
 

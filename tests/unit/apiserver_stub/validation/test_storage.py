@@ -111,7 +111,7 @@ def test_errors_of_a_driver_are_those_of_upstream() -> None:
 def test_errors_of_the_drivers_of_a_node_are_those_of_upstream() -> None:
     wrong = {"name": "a_b", "nodeID": "n" * 257, "allocatable": {"count": -1}, "topologyKeys": ["", "a", "a"]}
 
-    assert validate_node_drivers([NODE]) == []
+    assert validate_node_drivers([NODE]) == validate_node_drivers([{**NODE, "nodeID": "n" * 256}]) == []
     assert short(validate_node_drivers([wrong, {"name": "a_b"}])) == [
         ("Invalid", "drivers[0].name"),
         ("Invalid", "drivers[0].nodeID"),
