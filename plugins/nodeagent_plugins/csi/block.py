@@ -90,7 +90,7 @@ class Blocks:
         try:
             data = await self._threads.run(data_file.load, self._context.root_dir, paths.data_directory)
         except FileNotFoundError:
-            await self._threads.run(block_devices.remove_volume, paths, data_file.NAME)
+            await self._threads.run(block_devices.remove_volume, self._context.root_dir, paths, data_file.NAME)
             return
         driver = self._drivers.get(data.driver, f"{PREFIX}blockMapper.TearDownDevice failed to get CSI client")
         if await self._threads.run(os.path.lexists, paths.staging):
@@ -102,7 +102,7 @@ class Blocks:
                         )
                 except RpcError as error:
                     raise volume_error(error, f"{PREFIX}blockMapper.unstageVolumeForBlock failed") from error
-        await self._threads.run(block_devices.remove_volume, paths, data_file.NAME)
+        await self._threads.run(block_devices.remove_volume, self._context.root_dir, paths, data_file.NAME)
         self._created.discard(device.name)
 
     async def publish(self, request: MountRequest) -> MountedVolume:
@@ -164,17 +164,17 @@ class Blocks:
                     raise VolumeError(
                         f"{PREFIX}unmounter failed to load volume data file [{paths.data_directory}]: {error.strerror}"
                     ) from error
-            await self._threads.run(unlink, volume.directory)
+            await self._threads.run(unlink, self._context.root_dir, volume.directory)
             return
         driver = self._drivers.get(data.driver, f"{PREFIX}blockMapper.UnmapPodDevice failed to get CSI client")
-        await self._threads.run(block_devices.unmap_device, paths, uid)
+        await self._threads.run(block_devices.unmap_device, self._context.root_dir, paths, uid)
         async with driver.step() as step:
             try:
                 await step.call("NodeUnpublishVolume", volume_id=data.handle, target_path=str(target))
             except RpcError as error:
                 raise volume_error(error, f"{PREFIX}blockMapper.unpublishVolumeForBlock failed") from error
-        await self._threads.run(block_devices.remove_published, target)
-        await self._threads.run(unlink, volume.directory)
+        await self._threads.run(block_devices.remove_published, self._context.root_dir, target)
+        await self._threads.run(unlink, self._context.root_dir, volume.directory)
 
     def _save(self, paths: BlockPaths, name: str, source: Source) -> None:
         node = self._context.node_name
@@ -191,7 +191,7 @@ class Blocks:
         if name not in self._created:
             return
         try:
-            await self._threads.run(block_devices.remove_volume, paths, data_file.NAME)
+            await self._threads.run(block_devices.remove_volume, self._context.root_dir, paths, data_file.NAME)
         except VolumeError as error:
             _log.error(
                 "Failed to clean up block volume directory", extra={"path": str(paths.volume), "err": str(error)}

@@ -50,7 +50,7 @@ def map_device(root: Path, paths: BlockPaths, pod_uid: str, device: Path, link: 
         raise VolumeError(f"{PREFIX}failed to map device {device} to [{mapped}]: {error}") from error
 
 
-def unmap_device(paths: BlockPaths, pod_uid: str) -> None:
+def unmap_device(root: Path, paths: BlockPaths, pod_uid: str) -> None:
     """Release the device of a pod: the loop device, and the bind.
 
     :raises VolumeError: a step failed.
@@ -62,10 +62,10 @@ def unmap_device(paths: BlockPaths, pod_uid: str) -> None:
             pass
     except OSError as error:
         raise VolumeError(f"{PREFIX}failed to unmap device [{mapped}]: {error}") from error
-    unlink(mapped)
+    unlink(root, mapped)
 
 
-def remove_published(path: Path) -> None:
+def remove_published(root: Path, path: Path) -> None:
     """Remove the path that the driver published, if the driver has left it.
 
     :raises VolumeError: something is still mounted there.
@@ -75,22 +75,21 @@ def remove_published(path: Path) -> None:
     if is_mount_point(path):
         raise VolumeError(f"{PREFIX}[{path}] is still a mount point after NodeUnpublishVolume")
     if path.is_dir() and not path.is_symlink():
-        remove_directory(path)
+        remove_directory(root, path)
     else:
-        unlink(path)
+        unlink(root, path)
 
 
-def remove_volume(paths: BlockPaths, data_name: str) -> None:
+def remove_volume(root: Path, paths: BlockPaths, data_name: str) -> None:
     """Remove the directories of a volume that no pod uses; only empty ones, and the data file last.
 
     :raises VolumeError: a directory is not empty, or a mount point.
     """
-    remove_directory(paths.publish_directory)
-    remove_directory(paths.staging)
-    remove_directory(paths.devices)
-    unlink(paths.data_directory / data_name)
-    remove_directory(paths.data_directory)
-    remove_directory(paths.volume)
+    for directory in (paths.publish_directory, paths.staging, paths.devices):
+        remove_directory(root, directory)
+    unlink(root, paths.data_directory / data_name)
+    for directory in (paths.data_directory, paths.volume):
+        remove_directory(root, directory)
 
 
 def users(directory: Path) -> list[str]:

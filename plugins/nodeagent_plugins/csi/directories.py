@@ -51,13 +51,14 @@ def make_directory(root: Path, path: Path) -> None:
         raise VolumeError(f"{PREFIX}failed to create dir {path}: {_reason(error)}") from error
 
 
-def remove_directory(path: Path) -> None:
-    """Remove *path* if it is an empty directory; a missing one is ignored.
+def remove_directory(root: Path, path: Path) -> None:
+    """Remove *path* below *root* if it is an empty directory; a missing one is ignored.
 
-    :raises VolumeError: it is a mount point, is not empty, or is not a directory.
+    :raises VolumeError: it is a mount point, is not empty, is not a directory, or leads through a symbolic link.
     """
     try:
-        path.rmdir()
+        with open_directory(root, path.parent) as parent:
+            os.rmdir(path.name, dir_fd=parent)
     except FileNotFoundError:
         pass
     except OSError as error:
@@ -101,13 +102,16 @@ def _removal(path: Path) -> Iterator[None]:
         raise VolumeError(f"{PREFIX}failed to remove [{path}]: {_reason(error)}") from error
 
 
-def unlink(path: Path) -> None:
-    """Remove a file or symbolic link; a missing one is ignored.
+def unlink(root: Path, path: Path) -> None:
+    """Remove a file or symbolic link below *root*; a missing one is ignored.
 
-    :raises VolumeError: the path cannot be removed.
+    :raises VolumeError: the path cannot be removed, or leads through a symbolic link.
     """
     try:
-        path.unlink(missing_ok=True)
+        with open_directory(root, path.parent) as parent:
+            os.unlink(path.name, dir_fd=parent)
+    except FileNotFoundError:
+        pass
     except OSError as error:
         raise VolumeError(f"{PREFIX}failed to remove file [{path}]: {_reason(error)}") from error
 

@@ -118,7 +118,7 @@ class FileSystems:
         try:
             data = await self._threads.run(data_file.load, self._context.root_dir, path.parent)
         except FileNotFoundError:
-            await self._threads.run(_remove_unrecorded, path)
+            await self._threads.run(_remove_unrecorded, self._context.root_dir, path)
             return
         if path != self._paths.staging(data.driver, data.handle):
             raise VolumeError(f"{PREFIX}attacher.UnmountDevice failed: [{path.parent}] has the data of another volume")
@@ -213,7 +213,7 @@ class FileSystems:
         try:
             data = await self._threads.run(data_file.load, self._context.root_dir, directory)
         except FileNotFoundError:
-            await self._threads.run(_remove_without_data, directory)
+            await self._threads.run(_remove_without_data, self._context.root_dir, directory)
             return
         if volume.unique_name and volume.unique_name != unique_name(data.driver, data.handle):
             raise VolumeError(f"{PREFIX}Unmounter.TearDownAt failed: [{directory}] has the data of another volume")
@@ -303,28 +303,25 @@ def applies_fs_group(source: Source, policy: str, single_pod: bool) -> bool:
     return source.inline or bool(modes & set(source.access_modes))
 
 
-def _remove_unrecorded(path: Path) -> None:
+def _remove_unrecorded(root: Path, path: Path) -> None:
     """Remove the empty directories of a volume without data file, which was not staged.
 
     :raises VolumeError: something is mounted.
     """
     if is_mount_point(path):
         raise VolumeError(f"{PREFIX}[{path}] is a mount point without volume data file; unmount it manually")
-    remove_directory(path)
-    if path.parent.exists():
-        remove_directory(path.parent)
+    remove_directory(root, path)
+    remove_directory(root, path.parent)
 
 
-def _remove_without_data(directory: Path) -> None:
+def _remove_without_data(root: Path, directory: Path) -> None:
     """Remove the directory of a volume whose data file does not exist, if it is empty.
 
     :raises VolumeError: it is not empty, so the volume may be mounted.
     """
     try:
-        directory.rmdir()
-    except FileNotFoundError:
-        return
-    except OSError as error:
+        remove_directory(root, directory)
+    except VolumeError as error:
         file = directory / data_file.NAME
         raise VolumeError(
             f"{PREFIX}unmounter failed to load volume data file [{directory}]: open {file}: no such file or directory"

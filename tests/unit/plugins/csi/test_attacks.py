@@ -11,6 +11,7 @@ import pytest
 
 from nodeagent.errors import VolumeError
 from nodeagent.testing.pods import make_pod
+from nodeagent_plugins.csi.directories import remove_directory, unlink
 
 ROUNDS = 25
 
@@ -132,3 +133,16 @@ async def test_volume_with_the_data_of_another_is_not_released(harness):
         await harness.kind.unmount_device(device)
 
     assert harness.storage.methods() == ["NodeStageVolume", "NodePublishVolume"]
+
+
+@pytest.mark.parametrize("remove", [remove_directory, unlink])
+def test_nothing_is_removed_through_a_link(tmp_path, outside, remove):
+    before = content(outside)
+    (tmp_path / "volume").symlink_to(outside)
+
+    for name in ("globalmount", "vol_data.json"):
+        with pytest.raises(VolumeError, match="symbolic link, or not a directory"):
+            remove(tmp_path, tmp_path / "volume" / name)
+
+    assert content(outside) == before
+    assert remove(tmp_path, tmp_path / "missing" / "name") is None

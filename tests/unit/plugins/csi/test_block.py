@@ -181,13 +181,13 @@ def test_path_that_the_driver_left_is_removed(tmp_path, monkeypatch):
     (tmp_path / "link").symlink_to(tmp_path / "kept")
     (tmp_path / "kept").mkdir()
     for name in ("missing", "file", "directory", "link"):
-        block_devices.remove_published(tmp_path / name)
+        block_devices.remove_published(tmp_path, tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
     mounted.add(tmp_path / "kept")
     with pytest.raises(VolumeError, match="is still a mount point after NodeUnpublishVolume"):
-        block_devices.remove_published(tmp_path / "kept")
+        block_devices.remove_published(tmp_path, tmp_path / "kept")
     (tmp_path / "kept" / "file").touch()
     mounted.clear()
     with pytest.raises(VolumeError):
-        block_devices.remove_published(tmp_path / "kept")
+        block_devices.remove_published(tmp_path, tmp_path / "kept")
