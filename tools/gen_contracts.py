@@ -289,7 +289,7 @@ def _kind(kind: ast.ClassDef) -> str:
         return "protocol"
     if bases & {"StrEnum", "Enum", "IntEnum"}:
         return "enumeration"
-    if any(base.endswith(("Error", "Exception", "Failure")) for base in bases):
+    if any(base.endswith(("Error", "Exception", "Failure", "Unavailable")) for base in bases):
         return "exception"
     return "data class"
 

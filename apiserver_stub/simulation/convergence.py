@@ -146,7 +146,7 @@ def _claims(state: State, pods: Mapping[str, Object]) -> Iterator[str]:
     volumes = _objects(state, VOLUMES)
     free = [key for key, each in volumes.items() if "claimRef" not in each["spec"] and not _is_deleted(each)]
     for key, claim in _objects(state, CLAIMS).items():
-        users = {name: pod for name, pod in pods.items() if name == key and _claim_of(pod) is not None}
+        users = {name: pod for name, pod in pods.items() if f"{_namespace(name)}/{_claim_of(pod)}" == key}
         name, phase = claim["spec"].get("volumeName", ""), claim.get("status", {}).get("phase")
         holder = volumes[name]["spec"].get("claimRef", {}).get("uid") if name in volumes else None
         bound = holder == claim["metadata"]["uid"]
@@ -156,8 +156,9 @@ def _claims(state: State, pods: Mapping[str, Object]) -> Iterator[str]:
         elif phase == "Bound":
             if not bound:
                 yield f"claim {key} is bound to volume {name}, which has the claim {holder}"
-            if any(pod.get("status", {}).get("phase") != "Running" for pod in users.values()):
-                yield f"pod {key} does not run with its claim"
+            for user, pod in users.items():
+                if pod.get("status", {}).get("phase") != "Running":
+                    yield f"pod {user} does not run with its claim"
         elif phase == "Pending" and (bound or (name in free if name else free)):
             yield f"claim {key} is not bound, but {name or free} are free"
 

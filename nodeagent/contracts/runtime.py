@@ -306,7 +306,8 @@ class ContainerRuntime(Protocol):
 
         :param container_id: ID of the container.
         :param grace_seconds: time between stop signal and SIGKILL, in seconds.
-        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
+        :raises RuntimeTimeout: the runtime did not respond in time, and the signal may have been sent.
+        :raises RuntimeUnavailable: the runtime cannot be reached.
         :raises RuntimeFailure: the runtime returned an error.
         """
         ...

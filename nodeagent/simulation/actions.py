@@ -57,7 +57,7 @@ class Actions:
 
     def create_pod(self, name: str, **shape: Any) -> bool | None:
         self._pods += 1
-        if not self._node.resizes:
+        if not self._node.is_latest:
             shape.pop("rule", None)
         pod = make_pod(name, f"{name}-{self._pods:04d}", **shape)
         try:
@@ -95,7 +95,7 @@ class Actions:
         """Change the CPU limit of a container to *cpu* thousandths."""
         pods = self._node.server.objects.get(PODS, {}).items()
         names = [name for (_, name), pod in pods if cpu_limit(pod["spec"]["containers"][0])]
-        if not names or not self._node.resizes:
+        if not names or not self._node.is_latest:
             return False
 
         def change(pod: dict[str, Any]) -> None:

@@ -317,7 +317,7 @@ class Invariants(Observer, Receiver):
         for container in node.runtime.running():
             if container.sandbox.uid in pods:
                 self._verify_config(container, pods[container.sandbox.uid])
-                if node.resizes:
+                if node.is_latest:
                     self._verify_resources(container, pods[container.sandbox.uid])
         self._verify_claims(pods)
         for sandbox in node.runtime.sandboxes.values():

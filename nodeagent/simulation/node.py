@@ -180,8 +180,8 @@ class Node:
         self.manifests.mkdir(parents=True, exist_ok=True)
         (directory / "logs").mkdir(exist_ok=True)
         release = random.Random(f"{seed}/release").choice((OLDEST, NEWEST))
-        self.resizes = release is NEWEST
-        """``True`` if pods can be resized, and have restart rules, in the release of the agent."""
+        self.is_latest = release is NEWEST
+        """``True`` if the agent has the latest release, in which pods can be resized and have restart rules."""
         self._loaded = _configuration(directory, release)
         for claim in CLAIMS:
             for collection, obj in claim_objects(claim, NAMESPACE).items():

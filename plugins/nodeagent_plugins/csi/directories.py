@@ -84,20 +84,17 @@ def remove_mount_directory(root: Path, mount: Path, data: str) -> None:
                 os.rmdir(mount.name, dir_fd=parent)
             with _removal(directory / data), contextlib.suppress(FileNotFoundError):
                 os.unlink(data, dir_fd=parent)
-        with open_directory(root, directory.parent) as outer, _removal(directory):
-            os.rmdir(directory.name, dir_fd=outer)
     except FileNotFoundError:
         return
     except OSError as error:
         raise VolumeError(f"{PREFIX}failed to inspect [{mount}]: {_reason(error)}") from error
+    remove_directory(root, directory)
 
 
 @contextmanager
 def _removal(path: Path) -> Iterator[None]:
     try:
         yield
-    except FileNotFoundError:
-        raise
     except OSError as error:
         raise VolumeError(f"{PREFIX}failed to remove [{path}]: {_reason(error)}") from error
 

@@ -70,7 +70,7 @@ class Host:
         self.server = SimpleNamespace(objects={PODS: {}}, watches=[], changed=None, find=self._find)
         self.clock = SimulatedClock(self.loop)
         self.network, self.driver = SimpleNamespace(receiver=None), Driver()
-        self.process, self.failure, self.manifests, self.resizes = 1, None, manifests, True
+        self.process, self.failure, self.manifests, self.is_latest = 1, None, manifests, True
         self.invariants = Invariants(self)
         self.report(ready="True")
 
@@ -862,7 +862,7 @@ def test_resized_container_has_the_desired_limit_unless_it_is_pending(host, desi
 
 
 def test_limits_are_not_compared_in_a_release_without_resizes(host):
-    host.resizes = False
+    host.is_latest = False
     running_pod(host, container=limited("200m"))
 
     assert host.invariants.verify_converged(final=True)
