@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.figures import Figure, shown
 from nodeagent.authoring.findings import Rule
 from nodeagent.cli.exit_codes import ExitCode
-from nodeagent.cli.main import _parser
+from nodeagent.cli.main import COMMANDS, _parser
 from nodeagent.config.nodeflags import IDENTITY_FLAGS, NODE_FLAGS
 from nodeagent.testing.contracts import SUITES
 
@@ -161,7 +161,7 @@ def commands(note: str) -> str:
         "`nodeagent FLAGS`, or `nodeagent run FLAGS`, starts the agent. The other commands are described below, exit "
         "codes in [troubleshooting.md](troubleshooting.md). `-o json` prints JSON.",
     ]
-    for command, parser in _actions(_parser()):
+    for command, parser in _actions(_parser(COMMANDS)):
         lines += list(_command("nodeagent", command, parser))
     lines += ["## nodeagent run", "The following flags have no configuration field:", _flag_table()]
     lines.append(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import importlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -37,7 +38,7 @@ def main(argv: Sequence[str]) -> int:
         if argv and argv[0] in COMMANDS:
             return _quietly_piped(lambda: _command(argv))
         if argv and argv[0] in ("help", "-h", "--help"):
-            return _help()
+            return _quietly_piped(_help)
         if argv and argv[0] != "run" and not argv[0].startswith("-"):
             return _command_of_plugin(argv)
         return _daemon(argv[1:] if argv and argv[0] == "run" else argv)
@@ -57,7 +58,7 @@ def _daemon(argv: Sequence[str]) -> int:
 
 
 def _command(argv: Sequence[str]) -> int:
-    arguments = _parser().parse_args(argv)
+    arguments = _parser(argv[:1]).parse_args(argv)
     return int(arguments.handler(arguments))
 
 
@@ -77,7 +78,7 @@ def _help() -> int:
     """Print all commands, without the approximately 200 flags of the daemon."""
     from nodeagent.cli import plugin_commands
 
-    parser = _parser()
+    parser = _parser(COMMANDS)
     print(parser.format_help())
     if commands := plugin_commands.plugin_commands():
         print("commands of plugins:")
@@ -105,39 +106,11 @@ def _unknown(name: str, installed: Iterable[str]) -> int:
     return ExitCode.CONFIGURATION
 
 
-def _parser() -> argparse.ArgumentParser:
-    from nodeagent.cli import (
-        config,
-        creds,
-        demo,
-        devices,
-        doctor,
-        evict,
-        image,
-        logs,
-        plugins,
-        shutdown,
-        simulate,
-        status,
-        volumes,
-        why,
-    )
-
+def _parser(names: Iterable[str]) -> argparse.ArgumentParser:
+    """Return a parser of the commands *names*; the module of a command has its name."""
     parser = argparse.ArgumentParser(prog="nodeagent", description="Node agent: runs the pods of a Linux node.")
     parser.add_argument("--version", action="version", version=f"nodeagent {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    config.add_parser(commands)
-    plugins.add_parser(commands)
-    creds.add_parser(commands)
-    image.add_parser(commands)
-    status.add_parser(commands)
-    why.add_parser(commands)
-    doctor.add_parser(commands)
-    logs.add_parser(commands)
-    evict.add_parser(commands)
-    shutdown.add_parser(commands)
-    volumes.add_parser(commands)
-    devices.add_parser(commands)
-    demo.add_parser(commands)
-    simulate.add_parser(commands)
+    for name in names:
+        importlib.import_module(f"nodeagent.cli.{name}").add_parser(commands)
     return parser

@@ -5,22 +5,23 @@ from __future__ import annotations
 import ast
 import gc
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import CodeType, FunctionType
 
 from tests.mutants.sites import ROOT, Mutant, mutate
 
 
 class LoadedFunctions:
-    """The functions of this process, by the path of their module."""
+    """The functions among *objects*, by the path of their module.
 
-    def __init__(self) -> None:
+    :param objects: objects of this process, or ``None`` for all of them.
+    """
+
+    def __init__(self, objects: Sequence[object] | None = None) -> None:
         self._by_path: defaultdict[str, list[FunctionType]] = defaultdict(list)
-        gc.unfreeze()  # The collector does not list frozen objects, such as those of collected tests.
-        for found in gc.get_objects():
+        for found in _all_objects() if objects is None else objects:
             if type(found) is FunctionType:
                 self._by_path[found.__code__.co_filename].append(found)
-        gc.freeze()
 
     def mutate(self, mutant: Mutant) -> bool:
         """Replace the functions that contain the condition of *mutant*.
@@ -36,6 +37,13 @@ class LoadedFunctions:
         for function in functions:
             function.__code__ = replacements[function.__code__]
         return bool(functions)
+
+
+def _all_objects() -> list[object]:
+    gc.unfreeze()  # The collector does not list frozen objects, such as those of collected tests.
+    objects = gc.get_objects()
+    gc.freeze()
+    return objects
 
 
 def _differences(original: CodeType, changed: CodeType) -> Iterator[tuple[CodeType, CodeType]]:

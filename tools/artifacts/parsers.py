@@ -40,13 +40,13 @@ class Command:
 def executables() -> dict[str, Command]:
     """Return the commands of all executables by name."""
     from apiserver_stub.options.command_line import build_parser
-    from nodeagent.cli.main import _parser
+    from nodeagent.cli.main import COMMANDS, _parser
     from nodeagent.config.flags import FlagParser, add_flags
     from nodeagent_plugins.embedded_runtime.__main__ import build_parser as runtime_parser
 
     run = FlagParser(prog="nodeagent run", description="Run the node agent.")
     add_flags(run)
-    agent = _read(_parser(), ("nodeagent",), "run the pods of a Linux node")
+    agent = _read(_parser(COMMANDS), ("nodeagent",), "run the pods of a Linux node")
     agent = Command(
         agent.words,
         agent.help,

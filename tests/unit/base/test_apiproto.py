@@ -6,6 +6,7 @@ import importlib
 import itertools
 import subprocess
 import sys
+from functools import cache
 from types import SimpleNamespace
 
 import pytest
@@ -346,6 +347,7 @@ INTEGERS = {
 }
 
 
+@cache
 def objects(message: Descriptor, depth: int) -> st.SearchStrategy:
     """Strategy for the JSON objects of *message*, without empty fields."""
     if message.name in SPECIAL:
@@ -379,7 +381,7 @@ def values(f: FieldDescriptor, depth: int) -> st.SearchStrategy:
 
 
 @pytest.mark.parametrize(("file", "kind"), ALL_KINDS)
-@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_every_field_of_every_kind_survives(file, kind, data):
     module = importlib.import_module(f"nodeagent.base.apiproto._proto.{file}_pb2")

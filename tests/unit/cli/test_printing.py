@@ -89,12 +89,13 @@ def test_line_breaks_become_spaces():
     assert printable("one\ntwo\tthree") == "one two three"
 
 
-def test_closed_pipe_of_the_reader_is_not_an_error(monkeypatch):
+@pytest.mark.parametrize("command", [["config", "explain", "maxPods"], ["--help"]])
+def test_closed_pipe_of_the_reader_is_not_an_error(monkeypatch, command):
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "w") as closed:
         monkeypatch.setattr(sys, "stdout", closed)
-        code = main(["config", "explain", "maxPods"])
+        code = main(command)
         monkeypatch.undo()
 
     assert code == ExitCode.OK

@@ -46,14 +46,15 @@ PLAIN = {
 
 
 @cache
-def source_text() -> str:
-    """Return the code of agent and plugins apart from the model's definition, defaults and validation."""
+def read_names() -> frozenset[str]:
+    """Return the attributes and quoted names in agent and plugins apart from the model's modules."""
     paths = [*ROOT.glob("nodeagent/**/*.py"), *ROOT.glob("plugins/nodeagent_plugins/**/*.py")]
-    return "\n".join(path.read_text() for path in paths if not path.name.endswith("_pb2.py") and path.name not in MODEL)
+    texts = [path.read_text() for path in paths if not path.name.endswith("_pb2.py") and path.name not in MODEL]
+    return frozenset(name for text in texts for names in re.findall(r"\.(\w+)|\"(\w+)(?=\")", text) for name in names)
 
 
 def is_read(attribute: str) -> bool:
-    return re.search(rf"\.{attribute}\b|\"{attribute}\"", source_text()) is not None
+    return attribute in read_names()
 
 
 def fields_of(message):

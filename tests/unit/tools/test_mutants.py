@@ -109,7 +109,7 @@ def test_closure_of_a_loaded_module_is_mutated(package, monkeypatch):
     path.write_text("def limit(most):\n    return lambda count: count < most\nof_three = limit(3)\n")
     module = _load(path)
 
-    assert LoadedFunctions().mutate(sites.mutants("limits/closures.py")[0])
+    assert LoadedFunctions([module.limit, module.of_three]).mutate(sites.mutants("limits/closures.py")[0])
 
     assert (module.of_three(3), module.limit(3)(3)) == (True, True)
 
@@ -118,9 +118,9 @@ def test_condition_evaluated_at_import_is_reported(package, monkeypatch):
     monkeypatch.setattr(functions, "ROOT", package)
     path = package / "limits" / "constants.py"
     path.write_text("LIMIT = 1 if 1 < 2 else 2\n")
-    _module = _load(path)
+    _load(path)
 
-    assert not LoadedFunctions().mutate(sites.mutants("limits/constants.py")[0])
+    assert not LoadedFunctions([]).mutate(sites.mutants("limits/constants.py")[0])
 
 
 def test_lines_of_a_diff_are_those_added():
@@ -167,8 +167,10 @@ def test_mirrored_test_module_is_in_the_next_directory(path, name, test):
 
 
 def test_tests_that_refer_to_the_module_are_selected(request):
-    selected = Selection(request.session.items).tests(sites.Mutant("tests/mutants/sites.py", 0, 0, 1, "", ""))
-    unrelated = Selection(request.session.items).tests(sites.Mutant("nodeagent/pleg/absent.py", 0, 0, 1, "", ""))
+    selection = Selection([request.node])
+
+    selected = selection.tests(sites.Mutant("tests/mutants/sites.py", 0, 0, 1, "", ""))
+    unrelated = selection.tests(sites.Mutant("nodeagent/pleg/absent.py", 0, 0, 1, "", ""))
 
     assert request.node in selected
     assert request.node not in unrelated
@@ -179,7 +181,7 @@ def test_tests_that_refer_to_the_module_are_selected(request):
     ("path", "is_selected"), [("pleg/absent.py", True), ("pleg/in/absent.py", True), ("plegs.py", False)]
 )
 def test_tests_of_a_package_are_selected_for_its_modules(request, path, is_selected):
-    selected = Selection(request.session.items).tests(sites.Mutant(f"nodeagent/{path}", 0, 0, 1, "", ""))
+    selected = Selection([request.node]).tests(sites.Mutant(f"nodeagent/{path}", 0, 0, 1, "", ""))
 
     assert (request.node in selected) is is_selected
 

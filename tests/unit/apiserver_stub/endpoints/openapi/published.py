@@ -26,11 +26,16 @@ def built_at(minor: int, *, enums: bool = True) -> Mapping[str, bytes]:
 
 
 @cache
+def document_at(minor: int, name: str, *, enums: bool = True) -> Any:
+    """Return a document of a release; the tests share it and must not change it."""
+    return msgspec.json.decode(built_at(minor, enums=enums)[name])
+
+
 def documents() -> Mapping[str, Any]:
     """Return the documents of the oldest release by name."""
-    return {name: msgspec.json.decode(body) for name, body in built_at(OLDEST.minor).items()}
+    return {name: document_at(OLDEST.minor, name) for name in built_at(OLDEST.minor)}
 
 
 def schemas_at(minor: int, *, enums: bool = True, name: str = "api/v1") -> Any:
-    document = msgspec.json.decode(built_at(minor, enums=enums)[name])
+    document = document_at(minor, name, enums=enums)
     return document["components"]["schemas"] if name else document["definitions"]
