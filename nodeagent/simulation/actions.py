@@ -150,6 +150,12 @@ class Actions:
 
     # --- events on the node -----------------------------------------------------------------------------------
 
+    def remove_images(self) -> None:
+        """Remove the images that no container uses, as an operator does."""
+        used = {container.config.image.image for container in self._node.runtime.containers.values()}
+        for name in [name for name in self._node.runtime.images if name not in used]:
+            del self._node.runtime.images[name]
+
     def exit_container(self, which: int, code: int) -> bool | None:
         if (container := self._container(which)) is None:
             return False
@@ -175,7 +181,7 @@ class Actions:
         """Make the runtime report that the state of a container is unknown, although it runs."""
         if (container := self._container(which)) is None:
             return False
-        container.misreported = True
+        container.misreported = container.was_misreported = True
         self._delay_stops(seconds, lambda: setattr(container, "misreported", False))
         return None
 

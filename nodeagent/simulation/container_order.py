@@ -97,14 +97,19 @@ class ContainerOrder:
         :param grace: grace period of the pod, in seconds.
         :param delayed: whether stops can fail, so that the agent continues with the next containers.
         """
-        if not self._is_sidecar(container) or container.misreported:
+        if container.misreported:
+            return ""
+        hook = not delayed and grace > 0 and "preStop" in self._lifecycle(container)
+        if hook and container.hook_requested_at is None:
+            return f"{container.name} of pod {container.sandbox.uid} is stopped before its preStop hook"
+        if not self._is_sidecar(container):
             return ""
         for other in self._others(container):
-            if not other.name.startswith("main") or "preStop" in self._lifecycle(other):
+            if not other.name.startswith("main"):
                 continue
-            if other.requested_at is None:
+            if other.asked_at is None:
                 return f"{container.name} of pod {other.sandbox.uid} is stopped before {other.name}"
-            if not delayed and now - other.requested_at < grace - _SPARE_SECONDS:
+            if not delayed and now - other.asked_at < grace - _SPARE_SECONDS:
                 return f"{container.name} of pod {other.sandbox.uid} is stopped while {other.name} has time to end"
         return ""
 

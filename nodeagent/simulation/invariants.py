@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from nodeagent.simulation.amounts import cpu_limit, quota
-from nodeagent.simulation.apiserver import CONFIG_MAPS, LEASES, NODES, PODS, Change
+from nodeagent.simulation.amounts import quota
+from nodeagent.simulation.api_objects import FINISHED, container_statuses, read_time, static_uid
+from nodeagent.simulation.apiserver import PODS, Change
 from nodeagent.simulation.config_volumes import MOUNT_PATH, is_complete, read_files
 from nodeagent.simulation.container_order import ContainerOrder
-from nodeagent.simulation.node import CPUS, NODE, Node
+from nodeagent.simulation.node import CPUS, Node
 from nodeagent.simulation.pods import RULE_CODE
+from nodeagent.simulation.reported_status import ReportedStatus
+from nodeagent.simulation.restart_rate import RestartRate
 from nodeagent.simulation.runtime import Container, Observer, Sandbox
 from nodeagent.simulation.transport import Receiver
 
@@ -21,14 +22,8 @@ INFORMED_SECONDS = 2.0
 """Time after which the agent must act on the deletion of a pod that it was informed of."""
 EVICTED_SECONDS = 30.0
 """Time after the end of a pressure in which pods may be stopped because of it."""
-_NODE_CONDITIONS = ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
-_LEASE_SECONDS = 40
 _LEAST_SECONDS = 2
 """Time that sidecars have at least, after the other containers have used the grace period."""
-_FINISHED = ("Succeeded", "Failed")
-_MIRROR = "kubernetes.io/config.mirror"
-_REJECTED = ("UnexpectedAdmissionError", "Evicted")
-"""Reasons of a pod whose admission ended with an error of a plugin, or that was rejected or evicted under pressure."""
 
 
 class Violation(Exception):
@@ -61,8 +56,8 @@ class Invariants(Observer, Receiver):
         """Containers that may start once more because their pod is restarted in place."""
         self._restarts: dict[tuple[str, str], int] = {}
         self._outcomes: dict[tuple[str, str], list[int]] = {}
-        self._differences: list[str] = []
         self._order = ContainerOrder(node.runtime.running)
+        self._reported, self._rate = ReportedStatus(), RestartRate()
         node.runtime.observer = self
         node.server.changed = self._changed
         node.network.receiver = self
@@ -137,10 +132,18 @@ class Invariants(Observer, Receiver):
             if mount.container_path == "/etc/hosts":
                 content = Path(mount.host_path).read_bytes()
                 self._verify(b"localhost" in content, f"{mount.host_path} is damaged at the start of {name}")
+        self._reported.started(container)
+        if uid not in self._modified and not self._order.has_restart_all(uid):
+            problem = self._rate.start(container, self._node.process, self._node.loop.time())
+            self._verify(not problem, problem)
         problem = self._order.start(container)
         # A changed container is restarted alone if the agent did not observe that it had exited.
         restarted = uid in self._modified and self._order.has_restart_all(uid)
         self._verify(not problem or restarted, problem)
+        if name.startswith("init"):
+            failed = any(self._outcomes.get((uid, name), ()))
+            never = self._policies.get(uid) == "Never" and not self._order.has_restart_all(uid)
+            self._verify(not (failed and never), f"container {name} of pod {uid} is restarted although it failed")
         if name.startswith(("init", "sidecar", "debug")):
             return
         if (uid, name) in self._permitted:
@@ -194,15 +197,19 @@ class Invariants(Observer, Receiver):
         self._verify(cause != "removed", f"container {name} of pod {uid} is removed while it runs")
         if cause == "sandbox" and (container.sandbox.stop_outlived_client or container.outlasted):
             return  # The agent cannot track the call of a crashed agent, or the effect of a call that it has cancelled.
-        since = container.requested_at
-        grace = self._grace(uid, since)
+        since = container.asked_at
+        if name.startswith("sidecar"):  # Sidecars have the rest of the grace period.
+            first = min((c.asked_at for c in self._of(container.sandbox) if c.asked_at is not None), default=None)
+            grace = self._grace(uid, first)
+            if cause == "sandbox" or since is None:
+                since = first
+            elif first is not None:
+                grace = min(grace, max(_LEAST_SECONDS, grace - (since - first) - 1.0))
+        else:
+            grace = self._grace(uid, since)
         lasted = 0.0 if since is None else self._node.loop.time() - since
-        if name.startswith("sidecar") and since is not None:  # Sidecars have the rest of the grace period.
-            first = min(c.requested_at for c in self._of(container.sandbox) if c.requested_at is not None)
-            grace = min(grace, max(_LEAST_SECONDS, grace - (since - first) - 1.0))
-        hook = bool(self._hooks(uid))
         self._verify(
-            lasted >= grace - 0.01 or hook or uid in self.forced,
+            lasted >= grace - 0.01 or uid in self.forced,
             f"container {name} of pod {uid} is killed ({cause}) {lasted:.1f} s after the stop request, "
             f"its grace period is {grace:g} s",
         )
@@ -221,7 +228,7 @@ class Invariants(Observer, Receiver):
             return
         pod = change.object
         meta, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
-        uid = (meta.get("annotations") or {}).get(_MIRROR) or meta["uid"]
+        uid = static_uid(pod) or meta["uid"]
         mirror = uid != meta["uid"]
         if change.type == "ADDED" and not mirror:
             self._policies[uid] = spec["restartPolicy"]
@@ -241,11 +248,13 @@ class Invariants(Observer, Receiver):
     def _verify_status(self, uid: str, status: dict[str, Any]) -> None:
         phase, before = status.get("phase", ""), self._finished.get(uid)
         self._verify(before in (None, phase), f"pod {uid} changes from phase {before} to {phase}")
-        if phase in _FINISHED:
+        if phase in FINISHED:
             self._finished[uid] = phase
+        for problem in self._reported.problems(uid, status):
+            self.violate(problem)
         if status.get("reason") == "DeadlineExceeded" and before is None:
             self._verify_deadline(uid, status)
-        for container in _statuses(status):
+        for container in container_statuses(status):
             key = (uid, container["name"])
             count, known = container.get("restartCount", 0), self._restarts.get(key, 0)
             self._verify(count >= known, f"restart count of {key} decreases from {known} to {count}")
@@ -253,7 +262,7 @@ class Invariants(Observer, Receiver):
 
     def _verify_deadline(self, uid: str, status: Mapping[str, Any]) -> None:
         deadline = self._order.deadline(uid)
-        lasted = (self._node.clock.wall() - _time(status.get("startTime"))).total_seconds()
+        lasted = (self._node.clock.wall() - read_time(status.get("startTime"))).total_seconds()
         early = not self._node.clock.offset_seconds and lasted < deadline - 1.0
         self._verify(not early, f"the deadline of pod {uid} is exceeded after {lasted:.1f} of {deadline} s")
 
@@ -278,159 +287,6 @@ class Invariants(Observer, Receiver):
     def _of(self, sandbox: Sandbox) -> list[Container]:
         return [each for each in self._node.runtime.containers.values() if each.sandbox is sandbox]
 
-    def _hooks(self, uid: str) -> list[Any]:
-        for pod in self._node.server.objects.get(PODS, {}).values():
-            if pod["metadata"]["uid"] == uid:
-                return [c for c in pod["spec"]["containers"] if "preStop" in (c.get("lifecycle") or {})]
-        return []
-
-    # --- convergence ------------------------------------------------------------------------------------------
-
-    def verify_converged(self, *, final: bool) -> bool:
-        """Return whether the node has converged; if it has not at the *final* time, record the violations."""
-        self._differences = []
-        self._compare()
-        if final:
-            for difference in self._differences:
-                self.violate(difference)
-        return not self._differences
-
-    def _expect(self, holds: object, text: str) -> None:
-        self.checked += 1
-        if not holds:
-            self._differences.append(text)
-
-    def _compare(self) -> None:
-        node = self._node
-        self._expect(node.process, f"the agent is not running: {node.failure!r}")
-        if not node.process:
-            return
-        pods = {
-            pod["metadata"]["uid"]: pod
-            for pod in node.server.objects.get(PODS, {}).values()
-            if _MIRROR not in (pod["metadata"].get("annotations") or {})
-        }
-        running = Counter(container.sandbox.uid for container in node.runtime.running())
-        static = {path.stem for path in node.manifests.iterdir()}
-        for uid, pod in pods.items():
-            self._verify_converged_pod(uid, pod, running[uid])
-        for container in node.runtime.running():
-            if container.sandbox.uid in pods:
-                self._verify_config(container, pods[container.sandbox.uid])
-                if node.is_latest:
-                    self._verify_resources(container, pods[container.sandbox.uid])
-        self._verify_claims(pods)
-        for sandbox in node.runtime.sandboxes.values():
-            name = sandbox.config.metadata.name
-            desired = sandbox.uid in pods or name.removesuffix("-node-1") in static
-            self._expect(desired, f"sandbox {sandbox.id} of pod {sandbox.uid} remains after the deletion of the pod")
-        names = {c.sandbox.config.metadata.name.removesuffix("-node-1") for c in node.runtime.running()}
-        mirrors = {
-            name.removesuffix("-node-1"): pod.get("status") or {}
-            for (_, name), pod in node.server.objects.get(PODS, {}).items()
-            if _MIRROR in (pod["metadata"].get("annotations") or {})
-        }
-        for name in static:
-            # As by the kubelet, a static pod that was rejected is not admitted again while the agent runs.
-            rejected = mirrors.get(name, {}).get("reason") in _REJECTED
-            self._expect(rejected or name in names, f"static pod {name} does not run")
-        self._expect(
-            mirrors.keys() == static, f"mirror pods {sorted(mirrors)} do not match the static pods {sorted(static)}"
-        )
-        self._verify_node()
-        tasks = node.loop.tasks_of(node.process)
-        limit = 60 + 15 * (len(pods) + len(static))
-        self._expect(len(tasks) <= limit, f"the agent has {len(tasks)} tasks with {len(pods)} pods")
-        self._expect(len(node.server.watches) <= 10, f"the agent has {len(node.server.watches)} watches")
-
-    def _verify_converged_pod(self, uid: str, pod: dict[str, Any], running: int) -> None:
-        status, deleted = pod.get("status") or {}, pod["metadata"].get("deletionTimestamp")
-        self._expect(not deleted, f"pod {uid} is not deleted, although this was requested at {deleted}")
-        phase = status.get("phase")
-        reported = [c["name"] for c in _statuses(status) if "running" in c.get("state", {})]
-        self._expect(
-            len(reported) == running, f"{running} containers of pod {uid} run, but its status reports {reported}"
-        )
-        if deadline := pod["spec"].get("activeDeadlineSeconds"):
-            since = self._node.clock.wall() - _time(status.get("startTime"))
-            exceeded = since.total_seconds() > deadline + INFORMED_SECONDS
-            self._expect(phase in _FINISHED or not exceeded, f"pod {uid} runs longer than {deadline} s")
-        if phase in _FINISHED:
-            self._expect(not running, f"pod {uid} has the phase {phase}, but {running} containers run")
-        elif not self._finishes(pod):
-            ready = any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions") or ())
-            self._expect(phase == "Running", f"pod {uid} has the phase {phase} after a time without faults")
-            expected = not self._is_unready(pod)
-            text = f"pod {uid} is {'not ' if expected else ''}ready after a time without faults"
-            self._expect(ready == expected, text)
-
-    def _verify_node(self) -> None:
-        """Verify that the node is ready without pressure, and that its lease is renewed."""
-        server = self._node.server
-        status = (server.find(NODES, "", NODE) or {}).get("status") or {}
-        actual = {each["type"]: each["status"] for each in status.get("conditions") or ()}
-        expected = {name: str(name == "Ready") for name in _NODE_CONDITIONS}
-        self._expect(actual == expected, f"the node has the conditions {actual} after a time without faults")
-        lease = server.find(LEASES, "kube-node-lease", NODE) or {"spec": {}}
-        age = (self._node.clock.wall() - _time(lease["spec"].get("renewTime"))).total_seconds()
-        self._expect(0 <= age < _LEASE_SECONDS, f"the lease of the node was renewed {age:.0f} s ago")
-
-    def _verify_config(self, container: Container, pod: dict[str, Any]) -> None:
-        volumes = pod["spec"].get("volumes") or ()
-        name = next((volume["configMap"]["name"] for volume in volumes if "configMap" in volume), "")
-        latest = self._node.server.find(CONFIG_MAPS, pod["metadata"]["namespace"], name)
-        expected = latest["data"] if latest is not None else {}
-        for mount in container.config.mounts:
-            if mount.container_path == MOUNT_PATH:
-                files = read_files(Path(mount.host_path))
-                text = f"{MOUNT_PATH} of container {container.name} of pod {container.sandbox.uid}"
-                self._expect(files == expected, f"{text} contains {files} instead of {expected}")
-
-    def _verify_claims(self, pods: Mapping[str, dict[str, Any]]) -> None:
-        """Verify that the volumes of claims are mounted for the pods that run, and for no others."""
-        driver, used = self._node.driver, set[str]()
-        for container in self._node.runtime.running():
-            uid = container.sandbox.uid
-            volumes = pods[uid]["spec"].get("volumes") or () if uid in pods else ()
-            claims = {each["persistentVolumeClaim"]["claimName"] for each in volumes if "persistentVolumeClaim" in each}
-            used |= claims
-            mounted = driver.mounted_for(uid)
-            self._expect(
-                claims == set(mounted), f"pod {uid} has the claims {sorted(claims)}, but {mounted} are mounted"
-            )
-        running = {container.sandbox.uid for container in self._node.runtime.running()}
-        for uid in sorted(driver.pods() - running):
-            self._expect(uid in pods, f"volumes of pod {uid} remain mounted after its deletion")
-            used |= set(driver.mounted_for(uid))
-        staged = driver.handles()
-        self._expect(set(staged) == used, f"the volumes {staged} are staged, but {sorted(used)} are used")
-
-    def _verify_resources(self, container: Container, pod: dict[str, Any]) -> None:
-        status, actual = pod.get("status") or {}, quota(container.config)
-        text = f"container {container.name} of pod {container.sandbox.uid} has the CPU limit {actual}m"
-        for reported in status.get("containerStatuses") or ():
-            if reported["name"] == container.name:
-                limit = cpu_limit(reported)
-                self._expect(actual == limit, f"{text}, but its status reports {limit}m")
-        pending = any(each["type"] == "PodResizePending" for each in status.get("conditions") or ())
-        for desired in pod["spec"]["containers"]:
-            if desired["name"] == container.name and not pending:
-                limit = cpu_limit(desired)
-                self._expect(actual == limit, f"{text} instead of {limit}m")
-
-    def _finishes(self, pod: dict[str, Any]) -> bool:
-        """Return whether the containers of *pod* exit on their own."""
-        spec = pod["spec"]
-        limited = spec["restartPolicy"] != "Always" or "activeDeadlineSeconds" in spec
-        return limited or any("args" in each or "restartPolicy" in each for each in spec["containers"])
-
-    def _is_unready(self, pod: dict[str, Any]) -> bool:
-        """Return whether a readiness probe of *pod* fails."""
-        probed = {each["name"] for each in pod["spec"]["containers"] if "readinessProbe" in each}
-        uid = pod["metadata"]["uid"]
-        running = [each for each in self._node.runtime.running() if each.sandbox.uid == uid]
-        return any(each.broken for each in running if each.name in probed)
-
     def forget(self, retained: int) -> None:
         """Drop the records of pods that were deleted long ago, all but *retained*."""
         existing = {pod["metadata"]["uid"] for pod in self._node.server.objects.get(PODS, {}).values()}
@@ -438,9 +294,12 @@ class Invariants(Observer, Receiver):
         for uid in [uid for uid in self._policies if uid not in existing][:-retained]:
             for records in (self._policies, self._informed, self._graces, self._finished):
                 records.pop(uid, None)
-        self._order.forget(self._graces.keys() | existing, self._node.runtime.sandboxes)
+        retained_uids = self._graces.keys() | existing
+        self._order.forget(retained_uids, self._node.runtime.sandboxes)
+        self._reported.forget(retained_uids)
+        self._rate.forget(retained_uids)
         self._permitted = {key for key in self._permitted if key[0] in existing}
-        self._modified &= self._graces.keys() | existing
+        self._modified &= retained_uids
         for table in (self._restarts, self._outcomes):
             for key in [key for key in table if key[0] not in self._graces and key[0] not in existing]:
                 del table[key]
@@ -449,13 +308,3 @@ class Invariants(Observer, Receiver):
 def _devices(container: Container) -> set[str]:
     """Return the devices that were allocated to a container."""
     return {device for env in container.config.envs if env.key == "DEVICES" for device in env.value.split(",")}
-
-
-def _statuses(status: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the statuses of all containers."""
-    kinds = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
-    return [container for kind in kinds for container in status.get(kind) or ()]
-
-
-def _time(text: str | None) -> datetime:
-    return datetime.fromisoformat(text) if text else datetime.max.replace(tzinfo=UTC)

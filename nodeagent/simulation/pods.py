@@ -18,6 +18,7 @@ def make_pod(
     policy: str,
     containers: int = 1,
     init: int = 0,
+    init_failures: int = 0,
     grace: int = 30,
     runs: float = 0,
     code: int = 0,
@@ -39,6 +40,7 @@ def make_pod(
     """Return a pod for the node.
 
     :param runs: seconds after which its containers exit with *code*; 0 is never.
+    :param init_failures: number of times that its init container fails before it succeeds.
     :param config: name of the config map that its containers mount, which need not exist.
     :param cpu: CPU limit of its containers in thousandths; 0 is none.
     :param claim: name of the claim that its containers mount.
@@ -88,7 +90,8 @@ def make_pod(
     plain.pop("args", None)
     first = [{**copy.deepcopy(plain), "name": f"sidecar-{n}", "restartPolicy": "Always"} for n in range(sidecars)]
     plain.pop("startupProbe", None)
-    first[1:1] = [{**copy.deepcopy(plain), "name": "init-0", "args": ["exit", "2", "0"]}] if init else []
+    initial = {**copy.deepcopy(plain), "name": "init-0", "args": ["exit", "2", "0", str(init_failures)]}
+    first[1:1] = [initial] if init else []
     if first:
         spec["initContainers"] = first
     if deadline:

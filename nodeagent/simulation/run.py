@@ -14,6 +14,7 @@ from nodeagent.base.simulation.loop import BusyLoop, Deadlock, SimulatedLoop
 from nodeagent.base.simulation.memory import MemoryGrowth
 from nodeagent.base.simulation.steps import CALM_SECONDS, ROUND_SECONDS, Outcome, Step
 from nodeagent.simulation.actions import Actions
+from nodeagent.simulation.convergence import Convergence
 from nodeagent.simulation.invariants import Invariants
 from nodeagent.simulation.node import Node
 
@@ -33,13 +34,13 @@ def simulate(seed: object, steps: Sequence[Step], hours: int, plugins: Mapping[s
         with private_directory(seed) as directory:
             node = Node(seed, loop, directory, plugins or {})
             invariants = Invariants(node)
-            actions = Actions(node, invariants)
+            convergence, actions = Convergence(node), Actions(node, invariants)
             with isolated(seed, loop, node.clock, node.replacements()), node.disk.mounted():
                 gc.collect()
                 gc.freeze()  # Each crash collects garbage.
                 loop.on_unhandled = invariants.violate
                 try:
-                    loop.run_until_complete(_run(node, actions, invariants, steps, hours))
+                    loop.run_until_complete(_run(node, actions, invariants, convergence, steps, hours))
                 except (BusyLoop, Deadlock) as error:
                     invariants.violate(str(error))
                 node.crash()
@@ -55,13 +56,20 @@ def simulate(seed: object, steps: Sequence[Step], hours: int, plugins: Mapping[s
         trace=list(node.trace.recent),
         steps=Counter(actions.executed),
         events=Counter(node.trace.counts),
-        checked=invariants.checked,
+        checked=invariants.checked + convergence.checked,
         callbacks=loop.steps,
         seconds=perf_counter() - started,
     )
 
 
-async def _run(node: Node, actions: Actions, invariants: Invariants, steps: Sequence[Step], hours: int) -> None:
+async def _run(
+    node: Node,
+    actions: Actions,
+    invariants: Invariants,
+    convergence: Convergence,
+    steps: Sequence[Step],
+    hours: int,
+) -> None:
     node.start()
     memory = MemoryGrowth()
     waiting = list(reversed(steps))
@@ -81,7 +89,9 @@ async def _run(node: Node, actions: Actions, invariants: Invariants, steps: Sequ
             node.start()
         if not await _sleep_until(node, invariants, end - _COMPARING_SECONDS):
             return
-        while not invariants.verify_converged(final=node.loop.time() >= end):  # Containers may exit just now.
+        while differences := convergence.differences():  # Containers may exit just now.
+            for difference in differences if node.loop.time() >= end else ():
+                invariants.violate(difference)
             if invariants.violation or not await _sleep_until(node, invariants, node.loop.time() + 5):
                 return
         if not await _sleep_until(node, invariants, end):

@@ -7,6 +7,7 @@ import itertools
 import random
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from nodeagent.base.criproto import api_pb2 as cri
@@ -15,7 +16,7 @@ from nodeagent.base.simulation.loop import SimulatedLoop
 from nodeagent.base.simulation.trace import Trace
 from nodeagent.contracts.runtime import LABEL_POD_UID
 
-_SHORT = 12
+MESSAGE_PATH = "/dev/termination-log"
 
 
 class RuntimeProblem(Exception):
@@ -74,7 +75,7 @@ class Container:
 
     :ivar stop_seconds: time from the stop signal until it exits; ``None`` if it ignores the signal.
     :ivar broken: liveness and readiness probes fail.
-    :ivar misreported: the runtime reports that its state is unknown.
+    :ivar misreported: the runtime reports that its state is unknown, or has done so (*was_misreported*).
     """
 
     id: str
@@ -90,6 +91,9 @@ class Container:
     signaled_at: float | None = None
     broken: bool = False
     misreported: bool = False
+    was_misreported: bool = False
+    message: str | None = ""
+    """Termination message that it has written; ``None`` if it may have been lost."""
     running_since: float = 0.0
     outlasted: bool = False
     """The stop of its sandbox was requested before it started, by a call that lasted longer."""
@@ -97,12 +101,20 @@ class Container:
     """The startup probe has succeeded."""
     requested_at: float | None = None
     """Time at which a client first sent a request to stop it, even if the request failed."""
+    hook_requested_at: float | None = None
+    """Time at which a client first sent a request to execute its preStop hook."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     _listed: Any = None
 
     @property
     def name(self) -> str:
         return str(self.config.metadata.name)
+
+    @property
+    def asked_at(self) -> float | None:
+        """Time at which the agent began to stop it: that of the preStop hook, or of the request."""
+        times = [time for time in (self.hook_requested_at, self.requested_at) if time is not None]
+        return min(times, default=None)
 
     @property
     def running(self) -> bool:
@@ -165,6 +177,7 @@ class SimulatedRuntime:
 
     def __init__(self, seed: object, loop: SimulatedLoop, clock: SimulatedClock, trace: Trace) -> None:
         self.random = random.Random(f"{seed}/runtime")
+        self._hooks = random.Random(f"{seed}/hooks")
         self.sandboxes: dict[str, Sandbox] = {}
         self.containers: dict[str, Container] = {}
         self.images: dict[str, Any] = {}
@@ -187,6 +200,9 @@ class SimulatedRuntime:
         """Record a call that a client sends on a connection; it may be executed much later."""
         if name == "StopContainer" and (container := self.containers.get(request.container_id)) is not None:
             container.requested_at = container.requested_at or self._clock.now()
+        elif name == "ExecSync" and request.cmd[0] == "stop" and request.container_id in self.containers:
+            container = self.containers[request.container_id]
+            container.hook_requested_at = container.hook_requested_at or self._clock.now()
 
     async def handle(self, name: str, request: Any) -> bytes | RuntimeProblem:
         """Execute a call; never raises."""
@@ -285,6 +301,8 @@ class SimulatedRuntime:
                 self._end(container, 255, "Unknown", "power")
         for sandbox in self.sandboxes.values():
             sandbox.ready = False
+        for container in self.containers.values():
+            container.message = None
 
     def running(self) -> list[Container]:
         """Return the running containers."""
@@ -403,8 +421,9 @@ class SimulatedRuntime:
         chance = self.random.random()
         container.stop_seconds = None if chance < 0.1 else chance * 4
         if list(container.config.args[:1]) == ["exit"]:  # The arguments of a simulated container determine its end.
-            seconds, code = container.config.args[1:]
-            self._loop.call_later(float(seconds), self.exit, container, int(code))
+            seconds, code, *failures = container.config.args[1:]
+            fails = container.config.metadata.attempt < sum(map(int, failures))
+            self._loop.call_later(float(seconds), self.exit, container, 1 if fails else int(code))
         meta = container.config.metadata
         self._trace.add("container", f"start {container.id} {meta.name}:{meta.attempt} of {container.sandbox.uid}")
         self.observer.started(container)
@@ -425,11 +444,7 @@ class SimulatedRuntime:
             exits_in = container.stop_seconds
             if first and exits_in is not None:
                 self._loop.call_later(exits_in, self._end, container, 0, "", "stopped")
-            try:
-                async with asyncio.timeout(grace):
-                    await container.ended.wait()
-            except TimeoutError:
-                pass
+            await self._wait(container, grace)
         if container.running:
             self._end(container, 137, "Error", "killed")
         return cri.StopContainerResponse()
@@ -495,6 +510,9 @@ class SimulatedRuntime:
                 self.observer.started_up(container)
         elif name in ("start", "stop"):  # A hook takes time.
             await asyncio.sleep(self.random.random() * 3)
+            if name == "stop" and (seconds := self._hooks.choice((0, 0, 20, 1000))):
+                await self._wait(container, seconds)
+            succeeds = container.running
         return cri.ExecSyncResponse(exit_code=0 if succeeds else 1)
 
     def _ListContainerStats(self, _request: Any) -> Any:
@@ -547,9 +565,20 @@ class SimulatedRuntime:
             self._trace.add("sandbox", f"stop {sandbox.id}")
             self._changed("/tasks/delete")
 
+    @staticmethod
+    async def _wait(container: Container, seconds: float) -> None:
+        """Wait until a container has ended, but no longer than *seconds*."""
+        try:
+            async with asyncio.timeout(seconds):
+                await container.ended.wait()
+        except TimeoutError:
+            pass
+
     def _end(self, container: Container, code: int, reason: str, cause: str) -> None:
         if not container.running:
             return
+        if cause in ("exit", "stopped"):
+            _write_message(container)
         container.state, container.exit_code = cri.CONTAINER_EXITED, code
         container.finished_at = self._now_ns()
         container.reason = reason or ("Completed" if code == 0 else "Error")
@@ -575,6 +604,17 @@ class SimulatedRuntime:
 
     def _now_ns(self) -> int:
         return int(self._clock.wall().timestamp() * 1e9)
+
+
+def _write_message(container: Container) -> None:
+    """Write a termination message, as the container does before it exits."""
+    path = next((each.host_path for each in container.config.mounts if each.container_path == MESSAGE_PATH), "")
+    text = f"the end of {container.id}"
+    try:
+        Path(path).write_text(text)
+    except OSError:  # The disk is full.
+        return
+    container.message = text
 
 
 def _number(text: str) -> int:

@@ -64,6 +64,7 @@ def _create(chance: random.Random) -> dict[str, Any]:
         "policy": policy,
         "containers": chance.choice((1, 1, 1, 2, 3)),
         "init": chance.choice((0, 0, 1)),
+        "init_failures": chance.choice((0, 0, 1, 3)),
         "grace": chance.choice((0, 2, 10, 30, 30, 60)),
         "runs": round(chance.expovariate(1 / 300), 1) if policy != "Always" or chance.random() < 0.3 else 0,
         "code": chance.choice((0, 0, 1, RULE_CODE)),
@@ -207,6 +208,7 @@ _KINDS: dict[str, tuple[float, Callable[[random.Random], dict[str, Any]]]] = {
     "delete_map": (0.5, _delete_map),
     "exit_container": (3, _pick),
     "break_container": (2, _which),
+    "remove_images": (0.5, _none),
     "stop_agent": (0.5, _crash),
     "crash_agent": (3, _crash),
     "lose_power": (0.6, _crash),
@@ -248,6 +250,7 @@ _ORDINARY = {
     "delete_map",
     "exit_container",
     "break_container",
+    "remove_images",
     "stop_agent",
 }
 _RESTARTS = {"stop_agent", "crash_agent", "lose_power"}

@@ -28,7 +28,7 @@ def isolated(
 
     :param others: further attributes to replace: owner, name and value.
     """
-    chance, state = random.Random(f"{seed}/entropy"), random.getstate()
+    chance, tokens, state = random.Random(f"{seed}/entropy"), random.Random(f"{seed}/tokens"), random.getstate()
     random.seed(f"{seed}/random")
     calls = itertools.count()
     replaced: list[tuple[Any, str, Any]] = [
@@ -41,6 +41,7 @@ def isolated(
         (uuid, "uuid4", lambda: uuid.UUID(bytes=chance.randbytes(16), version=4)),
         (random.SystemRandom, "random", lambda _: chance.random()),
         (random.SystemRandom, "getrandbits", lambda _, count: chance.getrandbits(count)),
+        (random.SystemRandom, "randbytes", lambda _, count: tokens.randbytes(count)),
         (threading.Thread, "start", lambda _: None),
         (threading.Thread, "join", lambda _thread, _seconds=None: None),
         *others,

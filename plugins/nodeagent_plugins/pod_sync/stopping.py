@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
@@ -27,6 +28,8 @@ from nodeagent_plugins.pod_sync.labels import stop_record
 from nodeagent_plugins.pod_sync.lifecycle_hooks import HookFailure, LifecycleHooks
 
 MINIMUM_GRACE_SECONDS = 2
+_RESOLUTION_SECONDS = 0.01
+"""Time that is not counted when the rest of a grace period is rounded up, as the runtime takes complete seconds."""
 _log = logging.getLogger(__name__)
 
 
@@ -162,8 +165,8 @@ class ContainerStopper:
                 memory.hooked.add(status.id)
             if turn and not await self._takes_turn(turn, deadline):
                 return None
-            left = max(MINIMUM_GRACE_SECONDS, round(deadline - self._clock.now()))
-            await self._runtime().stop_container(status.id, left)
+            left = math.ceil(deadline - self._clock.now() - _RESOLUTION_SECONDS)
+            await self._runtime().stop_container(status.id, max(MINIMUM_GRACE_SECONDS, left))
         except NodeAgentError as error:
             return error
         finally:

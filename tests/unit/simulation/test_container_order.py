@@ -40,8 +40,8 @@ class Pod:
         container.exit_code = code
         self.order.ended(container)
 
-    def stop(self, name: str, now: float = 0.0, *, delayed: bool = False) -> str:
-        return self.order.stop(self.find(name), now, 10, delayed=delayed)
+    def stop(self, name: str, now: float = 0.0, *, grace: float = 10, delayed: bool = False) -> str:
+        return self.order.stop(self.find(name), now, grace, delayed=delayed)
 
 
 def test_container_starts_after_the_init_container_has_succeeded():
@@ -131,16 +131,37 @@ def test_sidecar_is_stopped_when_the_others_had_their_grace_period(now, delayed,
     assert problem == ("" if permitted else "sidecar-0 of pod a is stopped while main-0 has time to end")
 
 
-def test_sidecar_in_an_unknown_state_or_beside_a_hook_may_be_stopped():
+def test_sidecar_in_an_unknown_state_may_be_stopped():
     pod = Pod(sidecars=1)
     pod.start("sidecar-0")
     pod.start("main-0")
     pod.find("sidecar-0").misreported = True
-    hooked = Pod(sidecars=1, hook=True)
-    hooked.start("sidecar-0")
-    hooked.start("main-0")
 
-    assert pod.stop("sidecar-0") == hooked.stop("sidecar-0") == ""
+    assert pod.stop("sidecar-0") == ""
+
+
+@pytest.mark.parametrize(("hook_at", "permitted"), [(None, False), (90.6, False), (90.5, True)])
+def test_sidecar_is_stopped_after_the_hooks_of_containers(hook_at, permitted):
+    pod = Pod(sidecars=1, hook=True)
+    pod.start("sidecar-0")
+    pod.start("main-0")
+    pod.find("main-0").hook_requested_at = hook_at
+
+    assert (pod.stop("sidecar-0", now=100.0) == "") == permitted
+
+
+@pytest.mark.parametrize(
+    ("hook_at", "options", "permitted"),
+    [(None, {}, False), (99.0, {}, True), (None, {"grace": 0}, True), (None, {"delayed": True}, True)],
+)
+def test_container_is_stopped_after_its_hook_has_started(hook_at, options, permitted):
+    pod = Pod(hook=True)
+    pod.start("main-0")
+    pod.find("main-0").hook_requested_at = hook_at
+
+    problem = pod.stop("main-0", **options)
+
+    assert problem == ("" if permitted else "main-0 of pod a is stopped before its preStop hook")
 
 
 def test_probes_follow_the_startup_probe():

@@ -60,6 +60,23 @@ async def test_duration_of_the_pre_stop_hook_is_deducted(make_bench, clock):
     assert graces(bench) == {"main": 18}
 
 
+@pytest.mark.parametrize(("duration", "left"), [(0.005, 30), (0.7, 30), (1.7, 29), (2, 28)])
+async def test_complete_seconds_of_the_pre_stop_hook_are_deducted(bench, clock, monkeypatch, duration, left):
+    async def execute(*_arguments):
+        await clock.sleep(duration)
+        return ExecResult(0)
+
+    pod = make_pod(containers=[make_container("main", lifecycle=HOOK)])
+    await bench.sync(pod)
+    monkeypatch.setattr(bench.runtime, "exec_sync", execute)
+
+    job = asyncio.create_task(bench.terminate(pod, 30))
+    await clock.advance(duration)
+    await job
+
+    assert graces(bench) == {"main": left}
+
+
 async def test_sleep_longer_than_the_grace_period_is_counted(make_bench, clock):
     bench = make_bench(feature_gates={"PodLifecycleSleepAction": True})
     pod = make_pod(containers=[make_container("main", lifecycle={"preStop": {"sleep": {"seconds": 60}}})])

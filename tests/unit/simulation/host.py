@@ -1,0 +1,177 @@
+"""A node without an agent, whose runtime and API server a test changes."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from nodeagent.base.criproto import api_pb2 as cri
+from nodeagent.base.simulation.clock import SimulatedClock
+from nodeagent.simulation.apiserver import LEASES, NODES, PODS, Change
+from nodeagent.simulation.convergence import Convergence
+from nodeagent.simulation.invariants import Invariants
+from nodeagent.simulation.runtime import Container, Sandbox
+
+START = "2040-01-01T00:00:00+00:00"
+MIRROR = "kubernetes.io/config.mirror"
+
+
+class Trace:
+    def add(self, *entry: str) -> None:
+        pass
+
+
+@dataclass
+class Loop:
+    now: float = 0.0
+    tasks: int = 10
+
+    def time(self) -> float:
+        return self.now
+
+    def tasks_of(self, process: int) -> range:
+        return range(self.tasks)
+
+
+@dataclass
+class Runtime:
+    sandboxes: dict[str, Sandbox] = field(default_factory=dict)
+    containers: dict[str, Container] = field(default_factory=dict)
+    observer: Any = None
+
+    def running(self) -> list[Container]:
+        return [container for container in self.containers.values() if container.running]
+
+
+@dataclass
+class Driver:
+    """Volumes that are mounted, by UID of the pod, and those that are staged."""
+
+    mounted: dict[str, list[str]] = field(default_factory=dict)
+    staged: list[str] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+
+    def pods(self) -> set[str]:
+        return set(self.mounted)
+
+    def mounted_for(self, uid: str) -> list[str]:
+        return self.mounted.get(uid, [])
+
+    def handles(self) -> list[str]:
+        return self.staged
+
+
+class Host:
+    """A node without an agent, whose runtime and API server the test changes."""
+
+    def __init__(self, manifests: Path) -> None:
+        self.loop, self.runtime, self.trace = Loop(), Runtime(), Trace()
+        self.server = SimpleNamespace(objects={PODS: {}}, watches=[], changed=None, find=self._find)
+        self.clock = SimulatedClock(self.loop)
+        self.network, self.driver = SimpleNamespace(receiver=None), Driver()
+        self.process, self.failure, self.manifests, self.is_latest = 1, None, manifests, True
+        self.invariants = Invariants(self)
+        self.report(ready="True")
+
+    def difference(self) -> str:
+        """Return the first difference from the desired state; empty if the node has converged."""
+        return next(iter(Convergence(self).differences()), "")
+
+    def report(self, *, ready: str, pressure: str = "False", renewed: str = START) -> None:
+        """Set the status and the lease of the node."""
+        pressures = [{"type": f"{name}Pressure", "status": pressure} for name in ("Memory", "Disk", "PID")]
+        conditions = [*pressures, {"type": "Ready", "status": ready}]
+        self.server.objects[NODES] = {("", "node-1"): {"status": {"conditions": conditions}}}
+        self.server.objects[LEASES] = {("kube-node-lease", "node-1"): {"spec": {"renewTime": renewed}}}
+
+    def _find(self, collection: str, namespace: str, name: str) -> Any:
+        return self.server.objects.get(collection, {}).get((namespace, name))
+
+    @property
+    def violation(self) -> str:
+        return self.invariants.violation
+
+    def sandbox(self, uid: str, name: str = "", *, ready: bool = True) -> Sandbox:
+        config = cri.PodSandboxConfig(metadata=cri.PodSandboxMetadata(uid=uid, name=name or uid))
+        number = f"s{len(self.runtime.sandboxes)}"
+        sandbox = self.runtime.sandboxes[number] = Sandbox(number, config, 0, "192.0.2.9", ready=ready)
+        self.invariants.sandbox_started(sandbox)
+        return sandbox
+
+    def container(self, sandbox: Sandbox, name: str = "web", **config: Any) -> Container:
+        metadata = cri.ContainerMetadata(name=name)
+        number = f"c{len(self.runtime.containers)}"
+        container = Container(number, sandbox, cri.ContainerConfig(metadata=metadata, **config), 0)
+        self.runtime.containers[number] = container
+        return container
+
+    def start(self, container: Container) -> Container:
+        container.state = cri.CONTAINER_RUNNING
+        self.invariants.started(container)
+        return container
+
+    def end(self, container: Container, cause: str = "exit", code: int = 0) -> None:
+        container.state, container.exit_code = cri.CONTAINER_EXITED, code
+        self.invariants.ended(container, cause)
+
+    def add(self, uid: str, **pod: Any) -> dict[str, Any]:
+        """Create a pod; its UID is its name."""
+        new = api_pod(uid, **pod)
+        self.server.objects[PODS][("default", uid)] = new
+        self._notify("ADDED", new, None)
+        return new
+
+    def change(self, uid: str, **pod: Any) -> None:
+        before = self.server.objects[PODS][("default", uid)]
+        new = self.server.objects[PODS][("default", uid)] = api_pod(uid, **pod)
+        self._notify("MODIFIED", new, before)
+
+    def delete(self, uid: str) -> None:
+        before = self.server.objects[PODS].pop(("default", uid))
+        self._notify("DELETED", before, before)
+
+    def _notify(self, kind: str, obj: dict[str, Any], before: dict[str, Any] | None) -> None:
+        self.server.changed(Change(1, kind, PODS, obj, before))
+
+    def stop(self, container: Container) -> None:
+        self.invariants.requested("StopContainer", cri.StopContainerRequest(container_id=container.id))
+
+    def request(self, name: str, *, uid: str = "", container: str = "") -> None:
+        if name == "RunPodSandbox":
+            config = cri.PodSandboxConfig(metadata=cri.PodSandboxMetadata(uid=uid))
+            self.invariants.requested(name, cri.RunPodSandboxRequest(config=config))
+        else:
+            self.invariants.requested(name, cri.StartContainerRequest(container_id=container))
+
+
+def api_pod(
+    uid: str,
+    *,
+    policy: str = "Always",
+    grace: int = 30,
+    phase: str = "",
+    restarts: int = 0,
+    mirror_of: str = "",
+    reported: tuple[str, ...] = (),
+    ready: bool = False,
+    **changes: Any,
+) -> dict[str, Any]:
+    statuses = [{"name": name, "restartCount": restarts, "state": {"running": {}}} for name in reported]
+    if restarts and not statuses:
+        statuses = [{"name": "web", "restartCount": restarts, "state": {"terminated": {"exitCode": 0}}}]
+    status: dict[str, Any] = {"phase": phase, "containerStatuses": statuses}
+    if ready:
+        status["conditions"] = [{"type": "Ready", "status": "True"}]
+    containers = [changes.pop("container", {"name": "web"})]
+    containers += [changes.pop("other")] if "other" in changes else []
+    annotations = {"annotations": {MIRROR: mirror_of}} if mirror_of else {}
+    return {
+        "metadata": {"name": uid, "namespace": "default", "uid": uid, **annotations, **changes.pop("metadata", {})},
+        "spec": {
+            "restartPolicy": policy,
+            "terminationGracePeriodSeconds": grace,
+            "containers": containers,
+            **changes.pop("spec", {}),
+        },
+        "status": {**status, **changes.pop("status", {})},
+    }
