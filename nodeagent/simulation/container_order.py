@@ -107,9 +107,9 @@ class ContainerOrder:
         for other in self._others(container):
             if not other.name.startswith("main"):
                 continue
-            if other.asked_at is None:
+            if other.stopping_since is None:
                 return f"{container.name} of pod {other.sandbox.uid} is stopped before {other.name}"
-            if not delayed and now - other.asked_at < grace - _SPARE_SECONDS:
+            if not delayed and now - other.stopping_since < grace - _SPARE_SECONDS:
                 return f"{container.name} of pod {other.sandbox.uid} is stopped while {other.name} has time to end"
         return ""
 

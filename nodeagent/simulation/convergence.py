@@ -15,7 +15,7 @@ from nodeagent.simulation.node import NODE, Node
 from nodeagent.simulation.runtime import Container
 
 _INFORMED_SECONDS = 2.0
-"""Time after which the agent must act on what it was informed of."""
+"""Time after which the agent must act on information that it has received."""
 _NODE_CONDITIONS = ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
 _LEASE_SECONDS = 40
 _REJECTED = ("UnexpectedAdmissionError", "Evicted")

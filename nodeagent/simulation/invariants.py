@@ -197,9 +197,11 @@ class Invariants(Observer, Receiver):
         self._verify(cause != "removed", f"container {name} of pod {uid} is removed while it runs")
         if cause == "sandbox" and (container.sandbox.stop_outlived_client or container.outlasted):
             return  # The agent cannot track the call of a crashed agent, or the effect of a call that it has cancelled.
-        since = container.asked_at
+        since = container.stopping_since
         if name.startswith("sidecar"):  # Sidecars have the rest of the grace period.
-            first = min((c.asked_at for c in self._of(container.sandbox) if c.asked_at is not None), default=None)
+            first = min(
+                (c.stopping_since for c in self._of(container.sandbox) if c.stopping_since is not None), default=None
+            )
             grace = self._grace(uid, first)
             if cause == "sandbox" or since is None:
                 since = first

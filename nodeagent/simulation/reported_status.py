@@ -1,4 +1,4 @@
-"""Comparison of the container statuses in the API server with what happened in the runtime."""
+"""Comparison of the container statuses in the API server with the containers of the runtime."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ReportedStatus:
     def _check_terminated(self, text: str, name: str, terminated: Mapping[str, Any]) -> Iterator[str]:
         container = self._containers.get(_id(terminated))
         if container is None or container.was_misreported:
-            return  # It never started, or the agent was told otherwise.
+            return  # It never started, or the runtime has reported another state.
         if container.name != name:
             yield f"the status of {text} contains {container.id} of {container.name}"
         elif container.running:

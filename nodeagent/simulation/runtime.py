@@ -111,8 +111,8 @@ class Container:
         return str(self.config.metadata.name)
 
     @property
-    def asked_at(self) -> float | None:
-        """Time at which the agent began to stop it: that of the preStop hook, or of the request."""
+    def stopping_since(self) -> float | None:
+        """Time of the first request to execute its preStop hook or to stop it."""
         times = [time for time in (self.hook_requested_at, self.requested_at) if time is not None]
         return min(times, default=None)
 

@@ -262,7 +262,7 @@ def test_deletion_with_a_shorter_grace_period_permits_an_earlier_kill(host):
 
 
 @pytest.mark.parametrize(("now", "permitted"), [(130.0, True), (129.0, False)])
-def test_grace_period_of_a_sidecar_starts_with_the_first_stop_of_a_container(host, now, permitted):
+def test_grace_period_of_a_sidecar_starts_with_the_first_stop(host, now, permitted):
     host.add("a", grace=30, spec={"initContainers": [{"name": "sidecar", "restartPolicy": "Always"}]})
     sandbox = host.sandbox("a")
     sidecar, web = (host.start(host.container(sandbox, name)) for name in ("sidecar", "web"))
