@@ -70,8 +70,8 @@ class PolicyParameterPermission(AdmissionPlugin):
 
 
 def _forbidden(call: AdmissionRequest, field: str, detail: str) -> ApiError:
-    resource, name = call.resource, call.obj["metadata"].get("name") or ""
-    return invalid(resource.group, resource.kind, name, [forbidden_value(f"spec.{field}", detail)])
+    resource = call.resource
+    return invalid(resource.group, resource.kind, call.target, [forbidden_value(f"spec.{field}", detail)])
 
 
 def _formatted(user: User) -> str:

@@ -77,8 +77,8 @@ class PodCertificateChecks:
         if uid != stored:
             text = f"contains pod UID ({quote(uid)}) which differs from running pod {quote(stored)}"
             raise _inconsistent(f"PodCertificateRequest for pod {shown} {text}")
-        if pod["spec"].get("nodeName") != spec.get("nodeName"):
-            text = f"is not running on node {quote(spec.get('nodeName') or '')} named in the PodCertificateRequest"
+        if pod["spec"].get("nodeName") != spec["nodeName"]:
+            text = f"is not running on node {quote(spec['nodeName'])} named in the PodCertificateRequest"
             raise call.forbidden(f"pod {shown} {text}")
         if self._mirror in annotations_of(pod):
             raise call.forbidden(f"pod {shown} is a mirror pod")

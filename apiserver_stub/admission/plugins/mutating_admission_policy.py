@@ -60,7 +60,7 @@ class MutatingAdmissionPolicy(AdmissionPlugin):
         return cls(context.lister, context.registry, context.authorize, context.identity, manifests)
 
     def concerns(self, resource: Resource, operation: Operation, subresource: str) -> bool:
-        return self._policies.has_manifests or (self._served and not is_exempt(resource, self._group))
+        return self._policies.has_manifests or self._served
 
     async def admit(self, call: AdmissionRequest) -> None:
         for policy, all_bindings in self._policies.current(only_static=is_exempt(call.resource, self._group)):

@@ -76,7 +76,7 @@ class OwnerReferencesPermissionEnforcement(AdmissionPlugin):
             owner.plural,
             "finalizers",
             namespace,
-            str(reference.get("name") or ""),
+            str(reference["name"]),
         )
         allowed, reason = await self._authorize(call.request.user, attributes)
         if not allowed:

@@ -114,10 +114,9 @@ class PodSecurity(AdmissionPlugin):
         policy, causes = read_policy(new, self._defaults, self._prefix)
         before, previous = read_policy(labels_of(call.old or {}), self._defaults, self._prefix)
         if causes and (call.operation == "CREATE" or causes != previous):
-            name = call.obj["metadata"].get("name") or ""
-            raise invalid("", "Namespace", name, causes)
+            raise invalid("", "Namespace", call.target, causes)
         if call.operation == "CREATE" or policy["enforce"] != before["enforce"]:
-            name = str(call.obj["metadata"].get("name") or "")
+            name = call.target
             if name in self._namespaces:
                 call.request.warnings.extend(self._ignored(name, policy, new))
             elif call.operation == "UPDATE" and _is_stricter(policy["enforce"], before["enforce"]):

@@ -88,7 +88,7 @@ class ResourceQuota(AdmissionPlugin):
             return
         matching = [quota for quota in quotas if self._applies_to(quota, label, call.obj)]
         requested = usage(label, call.obj, self._names)
-        if call.operation == "UPDATE" and call.old:
+        if call.old:
             before = usage(label, call.old, self._names)
             requested = {name: amount - before.get(name, Quantity()) for name, amount in requested.items()}
         requested = {name: amount for name, amount in requested.items() if amount > Quantity()}

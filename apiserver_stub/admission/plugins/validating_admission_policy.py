@@ -62,7 +62,7 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
         return cls(context.lister, context.registry, context.authorize, context.identity, manifests)
 
     def concerns(self, resource: Resource, operation: Operation, subresource: str) -> bool:
-        return self._policies.has_manifests or (self._served and not is_exempt(resource, self._group))
+        return self._policies.has_manifests or self._served
 
     async def validate(self, call: AdmissionRequest) -> None:
         policies = self._policies.current(only_static=is_exempt(call.resource, self._group))

@@ -55,7 +55,7 @@ class WebhookClient:
 
         url, server_name = self._address(config)
         context, authorization = await self._context(config.get("caBundle") or "", url, server_name)
-        attempt = f'Post "{config.get("url") or url}?timeout={timeout_seconds:g}s"'
+        attempt = f'Post "{url}?timeout={timeout_seconds:g}s"'
         try:
             response = await exchange(
                 self._session(is_service=server_name is not None),

@@ -112,7 +112,7 @@ def denial(webhook: str, status: Object) -> ApiError:
     explanation = status.get("message") or status.get("reason")
     text = f"{text}: {explanation}" if explanation else f"{text} without explanation"
     code = status.get("code")
-    code = code if isinstance(code, int) and 400 <= code < 600 else 400
+    code = code if isinstance(code, int) and code in range(400, 600) else 400
     details = status.get("details")
     return ApiError(code, str(status.get("reason") or ""), text, details if isinstance(details, dict) else None)
 

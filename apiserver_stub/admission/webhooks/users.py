@@ -10,7 +10,7 @@ from typing import Any
 from apiserver_stub.admission.config import AdmissionError, unknown_members
 from apiserver_stub.webhook_credentials import WebhookCredentials
 from nodeagent.base import kubeconfig
-from nodeagent.base.aio import Clock, SystemClock
+from nodeagent.base.aio import SystemClock
 from nodeagent.base.key_material import load_key_pair
 from nodeagent.base.kubeconfig import KubeconfigError
 
@@ -29,13 +29,13 @@ class WebhookUsers:
         self._users, self._default = users, default
 
     @classmethod
-    def load(cls, path: Path, clock: Clock | None = None) -> WebhookUsers:
+    def load(cls, path: Path) -> WebhookUsers:
         """Read the kubeconfig *path*.
 
         :raises KubeconfigError: it is invalid.
         """
         users, default = kubeconfig.load_users(path)
-        clock = clock or SystemClock()
+        clock = SystemClock()
         return cls({name: WebhookCredentials(config, clock) for name, config in users.items()}, default)
 
     def user_of(self, server: str) -> WebhookCredentials | None:

@@ -28,9 +28,10 @@ def make_call(
     subresource: str = "",
     user: User | str = "u",
     dry_run: bool = False,
+    namespace: str = "default",
 ) -> AdmissionRequest:
     name = ((new or old or {}).get("metadata") or {}).get("name", "")
-    info = RequestInfo(verb, "", resource.group, resource.version, resource.plural, subresource, "default", name)
+    info = RequestInfo(verb, "", resource.group, resource.version, resource.plural, subresource, namespace, name)
     user = user if isinstance(user, User) else User(user)
     request = Request("POST", info, Query(""), {}, b"", user, PLAIN, Identity())
     return AdmissionRequest(operation, request, resource, new, old, name, dry_run=dry_run)

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import gc
 import weakref
+from typing import Any
 
 import pytest
 
 from apiserver_stub.admission import AdmissionChain, AdmissionPlugin
 from apiserver_stub.admission.config import AdmissionError, load
+from apiserver_stub.admission.manifest_reloads import ManifestReloads
 from apiserver_stub.admission.plugins.always_admit import AlwaysAdmit
 from apiserver_stub.admission.plugins.always_deny import AlwaysDeny
 from apiserver_stub.admission.plugins.namespace_exists import NamespaceExists
+from apiserver_stub.apimachinery.media import PLAIN
+from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.kinds.registry import Resource
+from apiserver_stub.options import parse
+from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.telemetry.exposition import Choice, Page
 from apiserver_stub.verbs.admission import AdmissionRequest
 from nodeagent.base.identity import Identity
@@ -143,3 +149,48 @@ def test_configuration_of_another_kind_is_rejected(tmp_path):
 
     with pytest.raises(AdmissionError, match=f"Object 'Kind' is missing in '{path}'"):
         load(path, Identity())
+
+
+EXEC, FORWARD, PROXY = ({"kind": f"Pod{name}Options", "apiVersion": "v1"} for name in ("Exec", "PortForward", "Proxy"))
+
+
+@pytest.mark.parametrize(
+    ("subresource", "query", "options"),
+    [
+        (
+            "exec",
+            "command=sh&command=-c&stdin=true&tty=false&container=c",
+            {**EXEC, "stdin": True, "container": "c", "command": ["sh", "-c"]},
+        ),
+        ("portforward", "ports=80&ports=x&ports=81", {**FORWARD, "ports": [80, 81]}),
+        ("portforward", "ports=x", FORWARD),
+        ("proxy", "path=/x", {**PROXY, "path": "/x"}),
+        ("log", "container=c", None),
+        ("none", "", None),
+    ],
+)
+async def test_options_of_connections_are_admitted(
+    subresource: str, query: str, options: dict[str, Any] | None
+) -> None:
+    class Connections(AdmissionPlugin):
+        operations = ("CONNECT",)
+
+        async def validate(self, call: AdmissionRequest) -> None:
+            seen.append((call.name, call.new))
+
+    seen: list[Any] = []
+    pods = build_registry(parse([])).find("", "v1", "pods")
+    assert pods is not None
+    info = RequestInfo("create", "", "", "v1", "pods", subresource, "default", "p")
+    request = Request("POST", info, Query(query), {}, b"", User("u"), PLAIN, Identity())
+
+    await AdmissionChain([Connections()]).connect(request, pods)
+
+    assert seen == ([] if options is None else [("p", options)])
+
+
+def test_reloads_of_manifests_are_those_of_the_server() -> None:
+    reloads = ManifestReloads()
+
+    assert AdmissionChain([], reloads).manifest_reloads is reloads
+    assert AdmissionChain([]).manifest_reloads.digests == {}

@@ -83,3 +83,40 @@ async def test_driver_on_the_node_of_the_claim_has_a_separate_verb(node: str, ve
 
     assert checks == [f"{verb}:update driver default/gpu.example.com" for verb in verbs]
     assert errors == ["status.devices"]
+
+
+NAME = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+
+
+@pytest.mark.parametrize(
+    ("terms", "is_one_node"),
+    [
+        ([{"matchFields": [NAME]}], True),
+        ([{"matchFields": [NAME]}] * 2, False),
+        ([{"matchFields": [NAME, NAME]}], False),
+        ([{"matchFields": [NAME], "matchExpressions": [{"key": "a", "operator": "Exists"}]}], False),
+        ([{"matchFields": []}], False),
+        ([{"matchFields": [{**NAME, "key": "metadata.uid"}]}], False),
+        ([{"matchFields": [{**NAME, "operator": "NotIn"}]}], False),
+        ([{"matchFields": [{**NAME, "values": ["n1", "n2"]}]}], False),
+        ([], False),
+        (None, False),
+    ],
+)
+async def test_claim_is_on_a_node_if_its_selector_allows_only_this(terms: Any, *, is_one_node: bool) -> None:
+    user = User(ACCOUNT, extra={"authentication.kubernetes.io/node-name": ("n1",)})
+    new = allocated(devices=[device("Ready")])
+    new["allocation"]["nodeSelector"]["nodeSelectorTerms"] = terms
+
+    checks, _ = await checked(new, {"allocation": new["allocation"]}, user=user)
+
+    assert ("associated-node" in checks[0]) is is_one_node
+
+
+async def test_only_service_accounts_are_drivers_on_a_node() -> None:
+    extra = {"authentication.kubernetes.io/node-name": ("n1",)}
+    new = allocated(devices=[device("Ready")])
+
+    for user in (User("jane", extra=extra), User(ACCOUNT), User(ACCOUNT, extra={next(iter(extra)): ("n1", "n2")})):
+        checks, _ = await checked(new, allocated(), user=user)
+        assert checks == ["arbitrary-node:update driver default/gpu.example.com"]

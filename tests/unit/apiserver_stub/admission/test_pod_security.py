@@ -18,6 +18,7 @@ GOOD = {
         "seccompProfile": {"type": "RuntimeDefault"},
     }
 }
+SECCOMP = (("", "pod"), ("container.", "a"))
 DEFAULTS: Any = dict.fromkeys(("enforce", "audit", "warn"), Level())
 
 
@@ -201,3 +202,84 @@ def test_image_volumes_are_not_restricted_where_they_exist(minor: int, allowed: 
     made = pod(GOOD, volumes=[{"name": "v", "image": {"reference": "i"}}])
 
     assert (reported("restricted", made, standards=Standards(minor)) == []) is allowed
+
+
+@pytest.mark.parametrize(
+    ("annotations", "text"),
+    [
+        ({"seccomp.security.alpha.kubernetes.io/pod": "runtime/default"}, ""),
+        ({"container.seccomp.security.alpha.kubernetes.io/a": "docker/default"}, ""),
+        ({"container.seccomp.security.alpha.kubernetes.io/a": "localhost/x"}, ""),
+        ({"container.seccomp.security.alpha.kubernetes.io/b": "unconfined"}, ""),
+        ({"other": "unconfined"}, ""),
+        (
+            {"seccomp.security.alpha.kubernetes.io/pod": "unconfined"},
+            'forbidden annotation seccomp.security.alpha.kubernetes.io/pod="unconfined"',
+        ),
+        (
+            {f"{prefix}seccomp.security.alpha.kubernetes.io/{name}": "" for prefix, name in SECCOMP},
+            'forbidden annotations container.seccomp.security.alpha.kubernetes.io/a="", '
+            'seccomp.security.alpha.kubernetes.io/pod=""',
+        ),
+    ],
+)
+def test_seccomp_annotations_are_checked_in_early_versions(annotations: dict[str, str], text: str) -> None:
+    made = pod(metadata={"annotations": annotations})
+
+    assert reported("baseline", made, "v1.18") == ([f"seccompProfile ({text})"] if text else [])
+    assert reported("baseline", made, "v1.19") == []
+
+
+@pytest.mark.parametrize(
+    ("annotations", "is_allowed"),
+    [
+        ({"container.apparmor.security.beta.kubernetes.io/a": ""}, True),
+        ({"container.apparmor.security.beta.kubernetes.io/a": "runtime/default"}, True),
+        ({"container.apparmor.security.beta.kubernetes.io/a": "localhost/x"}, True),
+        ({"container.apparmor.security.beta.kubernetes.io/a": "x"}, False),
+        ({"other": "x"}, True),
+    ],
+)
+def test_apparmor_annotations_name_allowed_profiles(annotations: dict[str, str], *, is_allowed: bool) -> None:
+    assert (reported("baseline", pod(metadata={"annotations": annotations})) == []) is is_allowed
+
+
+def test_several_hosts_and_ports_are_listed() -> None:
+    probe = {"livenessProbe": {"httpGet": {"host": "x", "port": 1}}}
+    containers = [{"name": name, "ports": [{"hostPort": port}], **probe} for name, port in (("a", 80), ("b", 81))]
+
+    found = reported("baseline", pod(containers=containers), standards=Standards(34))
+
+    assert found == [
+        'hostPort (containers "a", "b" use hostPorts 80, 81)',
+        'probe or lifecycle host (containers "a", "b" use probe or lifecycle host "x")',
+    ]
+    assert reported("baseline", pod(containers=containers[:1]), standards=Standards(34)) == [
+        'hostPort (container "a" uses hostPort 80)',
+        'probe or lifecycle host (container "a" uses probe or lifecycle host "x")',
+    ]
+
+
+def test_restricted_versions_without_a_check_have_the_baseline_check() -> None:
+    made = pod(secure(capabilities={"add": ["SYS_ADMIN"], "drop": ["ALL"]}))
+
+    assert [text.partition(" (")[0] for text in reported("restricted", made, "v1.18")] == ["non-default capabilities"]
+    assert [text.partition(" (")[0] for text in reported("restricted", made)] == ["unrestricted capabilities"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "warned"),
+    [
+        ({"enforce": "baseline", "enforce-version": "v1.20"}, "baseline:v1.20"),
+        ({"enforce": "baseline", "enforce-version": "v1.20", "warn-version": "v1.21"}, "baseline:v1.21"),
+        ({"enforce": "restricted", "warn": "baseline"}, "baseline:latest"),
+        ({"enforce": "privileged"}, "privileged:latest"),
+        ({}, "privileged:latest"),
+    ],
+)
+def test_violations_of_the_enforced_level_are_warned_about(labels: dict[str, str], warned: str) -> None:
+    prefix = "pod-security.kubernetes.io/"
+
+    policy, _ = read_policy({prefix + name: text for name, text in labels.items()}, DEFAULTS, prefix)
+
+    assert str(policy["warn"]) == warned

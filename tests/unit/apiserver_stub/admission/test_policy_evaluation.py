@@ -140,3 +140,25 @@ def test_expression_above_the_call_limit_is_a_failure() -> None:
 
     problem = "operation cancelled: actual cost limit exceeded"
     assert list(found.failures()) == [Failure(f"expression '{text}' resulted in error: {problem}")]
+
+
+def test_errors_of_several_match_conditions_are_listed() -> None:
+    conditions = named(a="object.data.z == '1'", b="object.data.y == '1'")
+    texts = [f"expression 'object.data.{key} == '1'' resulted in error: no such key: {key}" for key in "zy"]
+
+    with pytest.raises(CelError) as error:
+        evaluation(matchConditions=conditions).applies()
+
+    assert str(error.value) == f"[{', '.join(texts)}]"
+
+
+def test_text_that_looks_like_a_variable_needs_no_definition() -> None:
+    assert list(evaluation(validations=[{"expression": "'variables.none' != ''"}]).failures()) == []
+
+
+@pytest.mark.parametrize(("size", "expected"), [(5120, "x" * 5120), (5121, "m")])
+def test_message_of_an_expression_is_limited(size: int, expected: str) -> None:
+    found = evaluation(validations=[{"expression": "false", "messageExpression": "object.text", "message": "m"}])
+    found._data["object"] = {"text": "x" * size}
+
+    assert [failure.message for failure in found.failures()] == [expected]

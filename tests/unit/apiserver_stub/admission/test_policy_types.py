@@ -75,6 +75,8 @@ def test_each_kind_and_message_is_checked() -> None:
         },
         {"apiGroups": ["*"], "apiVersions": ["v1"], "resources": ["pods"]},
         {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["*"]},
+        {"apiGroups": ["*", ""], "apiVersions": ["v1"], "resources": ["configmaps"]},
+        {"apiGroups": [""], "apiVersions": ["v1", "*"], "resources": ["configmaps"]},
     ]
     validations = [{"expression": "object.spec.replicas > 1", "messageExpression": "'n' + object.spec.nope"}]
 

@@ -132,6 +132,7 @@ async def test_failed_call_follows_the_failure_policy(hooks: Webhooks, response:
     hooks.add("a", failurePolicy="Ignore")
     hooks.responses["a"] = response
     assert await hooks.problem() == ""
+    assert hooks.metric("apiserver_admission_webhook_rejection_count{") == []
     assert [line.partition(" ")[2] for line in hooks.metric("apiserver_admission_webhook_fail_open_count{")] == ["1"]
 
     hooks.add("a", failurePolicy="Fail")
@@ -222,3 +223,25 @@ async def test_deleted_object_is_sent_as_the_old_one(hooks: Webhooks) -> None:
     await AdmissionChain([hooks.plugin]).check(call)
 
     assert (hooks.request["object"], hooks.request["oldObject"]) == (None, old)
+
+
+async def test_metrics_of_removed_webhooks_are_dropped() -> None:
+    hooks, others = Webhooks(MutatingAdmissionWebhook), Webhooks(ValidatingAdmissionWebhook)
+    others.metrics = hooks.metrics
+    others.plugin = others._new(ValidatingAdmissionWebhook, None)
+    for each in (hooks, others):
+        each.add("a")
+        each.add("b")
+        await each.send()
+    hooks.store.remove(f"{GROUP}/mutatingwebhookconfigurations", "of-a")
+
+    await hooks.send()
+
+    lines = sorted(
+        line.partition(",operation")[0] for line in hooks.metric("apiserver_admission_webhook_request_total{")
+    )
+    assert [line.partition("{")[2] for line in lines] == [
+        'name="a",type="validating"',
+        'name="b",type="admit"',
+        'name="b",type="validating"',
+    ]

@@ -9,6 +9,7 @@ from typing import Any
 from apiserver_stub.admission.webhooks.matching import is_exempt, matched_as, namespace_matches, object_matches
 from apiserver_stub.admission.webhooks.review import WebhookCallError, denial, read_response, request_body
 from apiserver_stub.apimachinery.request import User
+from apiserver_stub.kinds.registry import Resource
 from apiserver_stub.options import parse
 from apiserver_stub.server.kinds import build_registry
 from nodeagent.base.selectors import parse_label_selector
@@ -63,6 +64,8 @@ def test_kind_namespace_and_options_depend_on_the_request() -> None:
     scale = of(SCALE, "deployments", "apps", subresource="scale", operation="UPDATE")
     assert scale["kind"] == {"group": "autoscaling", "version": "v1", "kind": "Scale"}
     assert (scale["subResource"], scale["requestSubResource"]) == ("scale", "scale")
+    connected = of({"kind": "PodExecOptions"}, "pods", subresource="exec", operation="CONNECT")
+    assert connected["kind"] == {"group": "", "version": "v1", "kind": "PodExecOptions"}
     status = of(POD, "pods", subresource="status", operation="UPDATE")
     assert status["kind"]["kind"] == "Pod"
     for method, operation, dry_run, expected in (
@@ -183,6 +186,16 @@ def test_equivalent_policy_matches_other_versions() -> None:
     assert matched_as([rule], "Exact", call, REGISTRY) is None
     assert matched_as([{**rule, "apiVersions": ["v3"]}], "Equivalent", call, REGISTRY) is None
     assert matched_as([{**rule, "operations": ["DELETE"]}], "Equivalent", call, REGISTRY) is None
+
+
+def test_equivalent_policy_matches_no_other_resources() -> None:
+    rule = {"operations": ["CREATE"], "apiGroups": ["g"], "apiVersions": ["v2"], "resources": ["*"]}
+    first = Resource("g", "v1", "A", "as", storage="g/as", convert=dict)
+    same_storage = Resource("g", "v2", "B", "bs", storage="g/as")
+    same_plural = Resource("g", "v2", "A", "as", storage="g/others")
+    registry: Any = [first, same_storage, same_plural]
+    assert first.has_versions
+    assert matched_as([rule], "Equivalent", make_call(POD, resource=first), registry) is None
 
 
 def test_selectors_match_namespaces_and_objects() -> None:

@@ -24,6 +24,8 @@ def volume(**source: Any) -> dict[str, Any]:
         (volume(projected={"sources": [{"clusterTrustBundle": {}}]}), ("clustertrustbundles",) * 3),
         (volume(persistentVolumeClaim={"claimName": "c"}), ("persistentvolumeclaims",) * 3),
         (volume(hostPath={"path": "/"}), ("", "", "")),
+        (volume(configMap={}), ("configmaps",) * 3),
+        ({"containers": [{"name": "c", "envFrom": [{"configMapRef": {"name": "m"}}]}]}, ("configmaps",) * 3),
     ],
 )
 def test_references_of_mirror_pods_depend_on_the_release(spec: dict[str, Any], expected: tuple[str, str, str]) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from apiserver_stub.admission.listers import Lister
 from apiserver_stub.admission.plugins.limit_ranger import LimitRanger, _check_claim, _check_pod, _fill
 from nodeagent.base.identity import Identity
+from tests.unit.apiserver_stub.admission.conftest import make_call
 from tests.unit.apiserver_stub.api import Api, Object
 from tests.unit.apiserver_stub.authz.conftest import Memory
 
@@ -137,3 +140,22 @@ async def test_limits_apply_to_new_and_resized_pods_and_to_claims() -> None:
     assert (await api.request("PUT", f"{pods}/p", labeled)).code == 200
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}}
     assert (await api.request("POST", claims, {"metadata": {"name": "c"}, "spec": spec})).code == 201
+
+
+@pytest.mark.parametrize(
+    ("operation", "subresource", "expected"),
+    [("CREATE", "", {"limits": {"cpu": "1"}}), ("UPDATE", "resize", None), ("UPDATE", "", None)],
+)
+async def test_defaults_are_set_only_in_new_pods(operation: str, subresource: str, expected: Any) -> None:
+    store: Any = Memory()
+    limits = {
+        "metadata": {"name": "l", "namespace": "default"},
+        "spec": {"limits": limits_of("Container", default="1")},
+    }
+    store.put("core/limitranges", limits)
+    pod: Object = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}
+
+    call = make_call(pod, pod, operation=operation, subresource=subresource)
+    await LimitRanger(Lister(store), Identity()).admit(call)
+
+    assert pod["spec"]["containers"][0].get("resources") == expected

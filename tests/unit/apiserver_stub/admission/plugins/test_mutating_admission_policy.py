@@ -9,6 +9,7 @@ import pytest
 from apiserver_stub.admission import AdmissionChain, AdmissionPlugin
 from apiserver_stub.admission.plugins.mutating_admission_policy import MutatingAdmissionPolicy
 from apiserver_stub.apimachinery.status import ApiError
+from apiserver_stub.kinds.registry import Resource
 from apiserver_stub.options import parse
 from apiserver_stub.server.kinds import build_registry
 from nodeagent.base.identity import Identity
@@ -37,6 +38,11 @@ class Cluster:
 
     def namespace(self, name: str) -> Any:
         return {"metadata": {"name": name, "labels": {"env": "test"}}}
+
+    def add_configured(self, name: str, *expressions: str, **spec: Any) -> None:
+        """Add a policy with configurations that are merged into objects."""
+        mutations = [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": t}} for t in expressions]
+        self.add_policy(name, mutations=mutations, **spec)
 
     def add_policy(self, name: str, *expressions: str, binding: Any = None, **spec: Any) -> None:
         mutations = [{"patchType": "JSONPatch", "jsonPatch": {"expression": text}} for text in expressions]
@@ -284,3 +290,57 @@ async def test_policy_for_another_version_sees_the_object_in_it(cluster, admit):
 
     assert (obj["apiVersion"], obj["kind"]) == ("autoscaling/v1", "HorizontalPodAutoscaler")
     assert obj["spec"] == {**spec, "minReplicas": 2}
+
+
+async def test_configurations_are_merged_into_objects(cluster, admit):
+    labeled = "Object{metadata: Object.metadata{labels: {'a': 'b'}}}"
+    cluster.add_configured("a", "Object{data: {'a': 'x'}}", labeled)
+    obj = config_map()
+
+    assert await admit(obj) == {"a": "x"}
+    assert obj["metadata"]["labels"] == {"a": "b"}
+
+
+@pytest.mark.parametrize(
+    ("expression", "problem"),
+    [
+        ("Object{spec: Object.spec{tolerations: [{'key': 'k'}]}}", "structs: .spec.tolerations"),
+        (
+            "Object{spec: Object.spec{containers: [Object.spec.containers{name: 'c', args: ['x']}]}}",
+            "may not mutate atomic arrays, maps or structs: .spec.containers[].args",
+        ),
+        ("Object{spec: Object.spec{nodeSelector: {'a': 'b'}}}", "structs: .spec.nodeSelector"),
+        ("Object{spec: Object.spec{containers: [Object.spec.containers{name: 'c', image: 'j'}]}}", ""),
+    ],
+)
+async def test_configurations_do_not_replace_atomic_fields(cluster, admit, expression, problem):
+    cluster.add_configured("a", expression)
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
+    found = ""
+
+    try:
+        await admit(pod, resource=PODS)
+    except ApiError as error:
+        found = error.message
+
+    assert problem in found
+    assert bool(found) == bool(problem)
+    assert pod["spec"]["containers"][0]["image"] == ("i" if problem else "j")
+
+
+async def test_configurations_need_a_kind_with_a_schema(cluster, admit):
+    cluster.add_configured("a", "Object{}")
+    unknown = Resource("example.com", "v1", "Widget", "widgets")
+
+    with pytest.raises(ApiError, match="must evaluate to an object of a kind with a schema"):
+        await admit(resource=unknown)
+    cluster.add_configured("a", "null")
+    with pytest.raises(ApiError, match="policy 'a' with binding 'a' denied request"):
+        await admit()
+
+
+async def test_policies_are_not_applied_if_they_are_not_served(cluster, call):
+    plugin = MutatingAdmissionPolicy(cluster, build_registry(parse([])), None, Identity())
+
+    assert not plugin.concerns(MAPS, "CREATE", "")

@@ -37,14 +37,18 @@ class Cluster:
         return None
 
 
-async def rejection(*, user: User = AGENT, release: Release = RELEASE, **attributes: Any) -> str:
+async def rejection(*, user: User = AGENT, release: Release = RELEASE, gates: Any = None, **attributes: Any) -> str:
     """Return the reason for which a write is rejected, empty if it is admitted."""
 
     async def authorize(user: User, info: Any) -> tuple[bool, str]:
         return info.resource == "allowed", ""
 
     context: Any = SimpleNamespace(
-        identity=Identity(), gates=build_gates({}, release), lister=Cluster(), release=release, authorize=authorize
+        identity=Identity(),
+        gates=build_gates(gates or {}, release),
+        lister=Cluster(),
+        release=release,
+        authorize=authorize,
     )
     try:
         await NodeRestriction(context).admit(make_call(user=user, **attributes))
@@ -145,7 +149,8 @@ def pod(
         (pod(owners=[{**OWNER, "name": "n2"}]), "an owner reference set to itself"),
         (pod(owners=[{**OWNER, "controller": False}]), "a controller owner reference"),
         (pod(owners=[{**OWNER, "blockOwnerDeletion": True}]), "must not set blockOwnerDeletion"),
-        (pod(owners=[{**OWNER, "uid": "u2"}]), "UID mismatch"),
+        (pod(owners=[{**OWNER, "uid": "u2"}]), "UID mismatch: expected u2 got u1"),
+        (pod(owners=[{**OWNER, "uid": None}]), "UID mismatch: expected  got u1"),
     ],
 )
 async def test_node_creates_only_its_mirror_pods(new: dict[str, Any], problem: str) -> None:
@@ -238,6 +243,7 @@ async def test_node_writes_no_lease_of_other_namespaces() -> None:
         ("CREATE", "n1", RELEASE, False),
         ("CREATE", "n2", RELEASE, True),
         ("CREATE", "n2", Release(1, 29), False),
+        ("CREATE", "n2", Release(1, 30), True),
         ("UPDATE", "n2", RELEASE, False),
         ("DELETE", "n1", RELEASE, False),
         ("DELETE", "n2", RELEASE, True),
@@ -250,3 +256,33 @@ async def test_node_writes_only_its_resource_slices(
     new = {"old": obj} if operation == "DELETE" else {"new": obj, "old": obj}
 
     assert bool(await rejection(**new, resource=SLICES, operation=operation, release=release)) == rejected
+
+
+@pytest.mark.parametrize(("name", "rejected"), [("n1", False), ("n2", True)])
+async def test_node_writes_only_its_lease(name: str, rejected: bool) -> None:
+    leases = Resource("coordination.k8s.io", "v1", "Lease", "leases")
+    found = await rejection(new=node(name), resource=leases, namespace="kube-node-lease")
+
+    assert ("can only access node lease with the same name as the requesting node" in found) == rejected
+
+
+ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts")
+
+
+@pytest.mark.parametrize(
+    ("operation", "subresource", "rejected"),
+    [("CREATE", "token", True), ("CREATE", "", False), ("UPDATE", "token", False), ("UPDATE", "", False)],
+)
+async def test_only_tokens_of_service_accounts_are_checked(operation: str, subresource: str, rejected: bool) -> None:
+    found = await rejection(new=node("a"), resource=ACCOUNTS, operation=operation, subresource=subresource)
+
+    assert ("node requested token not bound to a pod" in found) == rejected
+
+
+@pytest.mark.parametrize(("enabled", "rejected"), [("false", True), ("true", False)])
+async def test_signing_requests_are_checked_unless_a_gate_permits_them(enabled: str, rejected: bool) -> None:
+    requests = Resource("certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests")
+    new = {"metadata": {"name": "r"}, "spec": {"signerName": "kubernetes.io/kubelet-serving"}}
+    gates = {"AllowInsecureNodeAgentCertificateSigningRequests": enabled == "true"}
+
+    assert bool(await rejection(new=new, resource=requests, gates=gates)) == rejected

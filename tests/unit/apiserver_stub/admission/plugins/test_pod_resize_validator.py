@@ -33,7 +33,7 @@ async def rejection(call, new, node=NODE):
 async def test_resize_within_the_node_is_admitted(call):
     plugin = PodResizeValidator(Nodes(NODE), Identity())
 
-    await plugin.validate(call(sized("2"), sized(), operation="UPDATE"))
+    await plugin.validate(call(sized("2", "1Gi"), sized(), operation="UPDATE"))
     await plugin.validate(call(sized("20", nodeName=""), sized(nodeName=""), operation="UPDATE"))
     await plugin.validate(call(sized("20"), sized("20"), operation="UPDATE"))
 
@@ -46,7 +46,7 @@ async def test_resize_beyond_the_allocatable_resources_is_rejected(call):
         "node didn't have enough allocatable resources: cpu, requested: 3000, allocatable: 2000; "
         "memory, requested: 2147483648, allocatable: 1073741824"
     )
-    assert error.details["causes"] == [{"reason": "NodeCapacity"}]
+    assert error.details == {"name": "web", "kind": "pods", "causes": [{"reason": "NodeCapacity"}]}
 
 
 async def test_resize_on_another_operating_system_is_rejected(call):

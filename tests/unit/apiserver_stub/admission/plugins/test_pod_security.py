@@ -8,6 +8,7 @@ import pytest
 
 from apiserver_stub.admission.config import AdmissionError
 from apiserver_stub.admission.listers import Lister
+from apiserver_stub.admission.plugins import pod_security as module
 from apiserver_stub.admission.plugins.pod_security import PodSecurity
 from nodeagent.base.identity import Identity
 from tests.unit.apiserver_stub.api import Api, Object, Response
@@ -169,3 +170,39 @@ def test_invalid_configuration_is_rejected() -> None:
         with pytest.raises(AdmissionError, match=problem):
             server(**config)
     server(defaults={"enforce": "", "audit-version": "v1.20"}, exemptions={"usernames": ["a", "b"], "namespaces": None})
+
+
+async def test_policy_that_is_the_default_is_not_reported_as_ignored() -> None:
+    strict = {"enforce": "baseline", "warn": "baseline"}
+    api = server(defaults=strict, exemptions={"namespaces": ["e"]})
+
+    same = await api.request("POST", NAMESPACES, namespace("e", **strict))
+    changed = await api.request("PUT", f"{NAMESPACES}/e", namespace("e", enforce="restricted", warn="baseline"))
+    labeled = namespace("e", enforce="restricted", warn="restricted")
+    repeated = await api.request("PUT", f"{NAMESPACES}/e", labeled)
+
+    assert [len(response.warnings) for response in (same, changed, repeated)] == [0, 1, 0]
+
+
+async def test_ignored_levels_of_other_modes_are_reported_on_creation() -> None:
+    api = server(exemptions={"namespaces": ["e"]})
+
+    response = await api.request("POST", NAMESPACES, namespace("e", audit="baseline"))
+
+    assert len(response.warnings) == 1
+
+
+@pytest.mark.parametrize(("count", "warned"), [(2, False), (3, True)])
+async def test_only_some_existing_pods_are_checked(
+    monkeypatch: pytest.MonkeyPatch, count: int, *, warned: bool
+) -> None:
+    monkeypatch.setattr(module, "_MAX_PODS", 2)
+    api = server()
+    for name in "abc"[:count]:
+        await created(api, pod(name))
+
+    response = await api.request("PUT", f"{NAMESPACES}/n", namespace(enforce="baseline"))
+
+    text = "new PodSecurity enforce level only checked against the first 2 of 3 existing pods"
+    assert (response.warnings[0] == text) is warned
+    assert response.warnings[-1] == "a (and 1 other pod): host namespaces"

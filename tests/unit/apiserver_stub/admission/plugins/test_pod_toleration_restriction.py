@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from apiserver_stub.admission import AdmissionChain
@@ -15,6 +17,16 @@ class Plain:
 
     def namespace(self, name):
         return {"metadata": {"name": name}}
+
+
+class Annotated:
+    """Lister of a namespace with annotations."""
+
+    def __init__(self, **annotations):
+        self.annotations = {f"scheduler.alpha.kubernetes.io/{name}": text for name, text in annotations.items()}
+
+    def namespace(self, name):
+        return {"metadata": {"name": name, "annotations": self.annotations}}
 
 
 @pytest.mark.row("admission.PodTolerationRestriction")
@@ -37,3 +49,54 @@ async def test_tolerations_must_be_in_the_cluster_whitelist(call):
     assert requesting["spec"]["tolerations"] == [memory]
     assert error.value.code == 403
     assert error.value.message.endswith("conflict with its cluster whitelist")
+
+
+HEAD = {"apiVersion": "podtolerationrestriction.admission.k8s.io/v1alpha1", "kind": "Configuration"}
+GPU, DISK = ({"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in ("gpu", "disk"))
+
+
+@pytest.mark.parametrize(
+    ("annotations", "operation", "given", "expected"),
+    [
+        ({}, "CREATE", None, [GPU]),
+        ({}, "UPDATE", None, None),
+        ({}, "CREATE", [DISK], [GPU, DISK]),
+        ({"defaultTolerations": json.dumps([DISK])}, "CREATE", None, [DISK]),
+        ({"defaultTolerations": ""}, "CREATE", None, None),
+        ({"defaultTolerations": "[]"}, "CREATE", [GPU], [GPU]),
+    ],
+)
+async def test_default_tolerations_are_those_of_the_namespace(call, annotations, operation, given, expected):
+    pod = {
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c"}], **({"tolerations": given} if given else {})},
+    }
+    plugin = PodTolerationRestriction(Annotated(**annotations), {**HEAD, "default": [GPU]}, Identity())
+
+    await plugin.admit(call(pod, pod, operation=operation))
+
+    assert pod["spec"].get("tolerations") == expected
+
+
+@pytest.mark.parametrize(
+    ("annotations", "tolerations", "problem"),
+    [
+        ({"tolerationsWhitelist": json.dumps([DISK])}, [DISK], ""),
+        ({"tolerationsWhitelist": json.dumps([DISK])}, [GPU], "conflict with its namespace whitelist"),
+        ({"tolerationsWhitelist": ""}, [DISK], ""),
+        ({}, [DISK], "conflict with its cluster whitelist"),
+        ({}, [], ""),
+        ({"tolerationsWhitelist": "{"}, [GPU], "Internal error occurred"),
+    ],
+)
+async def test_whitelist_of_the_namespace_takes_precedence(call, annotations, tolerations, problem):
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [], "tolerations": tolerations}}
+    plugin, found = PodTolerationRestriction(Annotated(**annotations), {**HEAD, "whitelist": [GPU]}, Identity()), ""
+
+    try:
+        await plugin.validate(call(pod))
+    except ApiError as error:
+        found = error.message
+
+    assert problem in found
+    assert bool(found) == bool(problem)

@@ -110,3 +110,21 @@ async def test_update_without_priority_keeps_the_priority(call):
     await AdmissionChain([Priority(Classes(), Identity())]).check(call(new, old, operation="UPDATE"))
 
     assert new["spec"] == old["spec"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ({"priority": 7}, {"priority": 8}, {"priority": 8}),
+        ({}, {}, {}),
+        ({"priority": 0}, {}, {"priority": 0}),
+    ],
+)
+async def test_update_changes_no_other_priority(call, old, new, expected):
+    request = call(
+        {"metadata": {"name": "p"}, "spec": new}, {"metadata": {"name": "p"}, "spec": old}, operation="UPDATE"
+    )
+
+    await Priority(Classes(), Identity()).admit(request)
+
+    assert new == expected

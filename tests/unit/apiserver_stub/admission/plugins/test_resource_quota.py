@@ -9,9 +9,11 @@ import pytest
 from apiserver_stub.admission.config import AdmissionError
 from apiserver_stub.admission.plugins.resource_quota import ResourceQuota
 from apiserver_stub.admission.quota.usage_tracker import QuotaUsageTracker
+from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.options import parse
 from apiserver_stub.server.kinds import build_registry
 from nodeagent.base.identity import Identity
+from tests.unit.apiserver_stub.admission.conftest import make_call
 from tests.unit.apiserver_stub.api import Api, Object, config_map
 from tests.unit.apiserver_stub.authz.conftest import Memory
 
@@ -166,3 +168,117 @@ def test_invalid_configuration_is_rejected() -> None:
         with pytest.raises(AdmissionError, match=problem):
             plugin(Memory(), **config)
     plugin(Memory(), limitedResources=[{"resource": "pods"}])
+
+
+@pytest.mark.parametrize(
+    ("label", "operation", "subresource", "expected"),
+    [
+        ("pods", "CREATE", "", True),
+        ("pods", "UPDATE", "", False),
+        ("pods", "UPDATE", "resize", True),
+        ("pods", "CREATE", "resize", False),
+        ("pods", "UPDATE", "status", False),
+        ("services", "UPDATE", "", True),
+        ("services", "UPDATE", "status", False),
+        ("persistentvolumeclaims", "UPDATE", "", True),
+        ("configmaps", "UPDATE", "", False),
+        ("services", "DELETE", "", False),
+        ("events", "CREATE", "", False),
+        ("nodes", "CREATE", "", False),
+        ("replicationcontrollers", "UPDATE", "resize", False),
+    ],
+)
+def test_quotas_concern_creations_and_some_updates(
+    label: str, operation: Any, subresource: str, *, expected: bool
+) -> None:
+    resource = REGISTRY.find("", "v1", label)
+    assert resource is not None
+
+    assert plugin(Memory()).concerns(resource, operation, subresource) is expected
+
+
+@pytest.mark.parametrize(
+    ("status", "total"),
+    [
+        ({"hard": {"configmaps": "9", "secrets": "9"}, "used": {"configmaps": "5", "secrets": "2"}}, "6"),
+        ({"hard": {"configmaps": "9"}, "used": {"configmaps": "5", "secrets": "2"}}, "1"),
+        ({"hard": {"configmaps": "9", "secrets": "9"}, "used": {"configmaps": "5"}}, "1"),
+        ({"hard": {"configmaps": "9", "secrets": "9"}, "used": {"configmaps": "9", "secrets": "2"}}, "1"),
+        ({}, "1"),
+        (None, "1"),
+    ],
+    ids=["current", "other limits", "missing usage", "exceeded", "empty", "none"],
+)
+async def test_outdated_usage_is_counted_again(status: Any, total: str) -> None:
+    api = limited_by()
+    spec = {"hard": {"configmaps": "9", "secrets": "9"}}
+    metadata = {"name": "q", "namespace": "default", "uid": "q"}
+    api.store.put("core/resourcequotas", {"metadata": metadata, "spec": spec, "status": status})
+
+    await api.create(f"{PATH}/configmaps", config_map("a"))
+
+    assert used(api)["configmaps"] == total
+
+
+async def test_update_that_uses_no_more_is_admitted_in_an_exceeded_quota() -> None:
+    store, services = Memory(), REGISTRY.find("", "v1", "services")
+
+    def service(*ports: int) -> Object:
+        spec = {"type": "NodePort", "ports": [{"port": port} for port in ports]}
+        return {"metadata": {"name": "s", "namespace": "default"}, "spec": spec}
+
+    metadata = {"name": "q", "namespace": "default"}
+    store.put("core/resourcequotas", {"metadata": metadata, "spec": {"hard": {"services.nodeports": "0"}}})
+    store.put("core/services", service(80))
+
+    attributes: Any = {"operation": "UPDATE", "resource": services}
+    await plugin(store).validate(make_call(service(80), service(80), **attributes))
+    with pytest.raises(ApiError, match=r"requested: services\.nodeports=1, used: services\.nodeports=1, limited"):
+        await plugin(store).validate(make_call(service(80, 81), service(80), **attributes))
+
+
+async def test_limited_resources_of_other_groups_require_a_quota() -> None:
+    item = {"apiGroup": "apps", "resource": "deployments", "matchContains": ["count"]}
+    api = limited_by(None, {"limitedResources": [item]})
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": pod("x")["spec"]}
+    deployment = {"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}}
+
+    response = await api.request("POST", "/apis/apps/v1/namespaces/default/deployments", deployment)
+
+    assert "insufficient quota to consume: count/deployments.apps" in response.message
+
+
+class Several(QuotaUsageTracker):
+    """Tracker of a server that is not the only one."""
+
+    def __init__(self, store: Any, *, frees: bool) -> None:
+        super().__init__(store, REGISTRY, Identity())
+        self.steps: list[str] = []
+        self._frees = frees
+
+    async def refresh(self) -> bool:
+        self.steps.append("refresh")
+        return True
+
+    async def may_fit_later(self, quotas: Any, requested: Any, seconds: float) -> bool:
+        self.steps.append("wait")
+        if self._frees:
+            self.store.remove("core/configmaps", "default/a")  # type: ignore[attr-defined]
+        return self._frees
+
+
+@pytest.mark.parametrize(("frees", "code"), [(True, 201), (False, 403)])
+async def test_exceeded_quota_is_read_again_if_there_are_other_servers(*, frees: bool, code: int) -> None:
+    store: Any = Memory()
+    for name, spec in (("q", {"hard": {"configmaps": "1"}}), ("other", {"hard": {"secrets": "0"}})):
+        store.put(
+            "core/resourcequotas", {"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": spec}
+        )
+    store.put("core/configmaps", {"metadata": {"name": "a", "namespace": "default"}})
+    tracker = Several(store, frees=frees)
+    api = Api(store=store, plugins=[ResourceQuota(tracker, {}, Identity())])
+
+    response = await api.request("POST", f"{PATH}/configmaps", config_map("b"))
+
+    assert (response.code, tracker.steps) == (code, ["refresh", "wait"])
+    assert "status" not in store.read("core/resourcequotas", "default/other")

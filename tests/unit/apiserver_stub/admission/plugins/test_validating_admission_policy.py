@@ -236,3 +236,10 @@ async def test_policies_of_manifests_apply_to_configurations(cluster: Cluster) -
     _, error = await cluster.send(resource=BINDINGS)
     assert error is not None
     assert "ValidatingAdmissionPolicy 'static' with binding 'static'" in error.message
+
+
+def test_policies_are_not_applied_if_they_are_not_served() -> None:
+    unused: Any = None
+    plugin = ValidatingAdmissionPolicy(Lister(Cluster().store), build_registry(parse([])), unused, Identity())
+
+    assert not plugin.concerns(MAPS, "CREATE", "")
