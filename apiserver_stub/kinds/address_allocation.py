@@ -136,7 +136,5 @@ def _candidates(network: Network) -> Iterator[int]:
     for start, end in ((numbers.start + kept, numbers.stop), (numbers.start, min(numbers.start + kept, numbers.stop))):
         if (size := end - start) > 0:
             first = _random.randrange(size)
-            number = 0
-            while number < size:
+            for number in range(size):
                 yield start + (first + number) % size
-                number += 1

@@ -138,7 +138,7 @@ def _flow_schemas(settings: KindSettings, version: str, versions: Sequence[str])
 
 def _priority_levels(settings: KindSettings, version: str, versions: Sequence[str]) -> Resource:
     group, release = settings.identity.group(_GROUP), settings.compatibility_version
-    zero_annotation = settings.identity.label("v1beta3-preserve-zero-concurrency-shares", "flowcontrol")
+    zero_annotation = f"{settings.identity.group('flowcontrol')}/v1beta3-preserve-zero-concurrency-shares"
     allows_zero_shares = settings.gates.enabled("ZeroLimitedNominalConcurrencyShares")
     queuing = "spec.limited.limitResponse.queuing"
     return Resource(

@@ -80,9 +80,7 @@ async def test_levels_with_zero_shares_are_marked_in_the_beta_version(tmp_path: 
         unmarked = {**marked, "metadata": {"name": "third"}}
         await admin("POST", beta, json=unmarked)
 
-        assert marked["metadata"]["annotations"] == {
-            "flowcontrol.kubernetes.io/v1beta3-preserve-zero-concurrency-shares": ""
-        }
+        assert marked["metadata"]["annotations"] == {"flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares": ""}
         assert "deprecated in v1.29+, unavailable in v1.32+" in headers["warning"]
         shares = {}
         for name in ("jail", "other", "third"):

@@ -12,6 +12,8 @@ import pytest
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.status import ApiError
+from apiserver_stub.kinds import address_allocation as module
+from apiserver_stub.kinds.address_allocation import AddressAllocation
 from apiserver_stub.kinds.address_objects import AddressObjects
 from apiserver_stub.kinds.range_allocation import Snapshot
 from apiserver_stub.kinds.service_allocators import ServiceAllocators
@@ -132,3 +134,38 @@ async def test_address_of_a_large_ipv6_range_is_in_canonical_form(harness: Harne
     service = await harness.new(ipFamilies=["IPv6"])
 
     assert harness.taken() == service["spec"]["clusterIPs"]
+
+
+@pytest.mark.parametrize(
+    ("version", "number", "expected"),
+    [
+        (4, -1, False),
+        (4, 0, True),
+        (4, (1 << 32) - 1, True),
+        (4, 1 << 32, False),
+        (6, 1 << 32, True),
+        (6, (1 << 128) - 1, True),
+        (6, 1 << 128, False),
+    ],
+)
+def test_numbers_are_addresses_of_their_family(version: int, number: int, *, expected: bool) -> None:
+    assert (number in AddressAllocation(KINDS, version)) is expected
+
+
+async def test_search_in_a_large_range_yields_to_other_tasks(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    sleep = asyncio.sleep
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        await sleep(seconds)
+
+    for number in range(1, 7):
+        await harness.new(clusterIP=f"10.0.0.{number}")
+    monkeypatch.setattr(module, "_STEP", 4)
+    monkeypatch.setattr(module.asyncio, "sleep", pause)
+
+    with pytest.raises(ApiError, match="range is full"):
+        await harness.new()
+
+    assert pauses == [0]

@@ -135,3 +135,27 @@ async def test_failed_call() -> None:
 async def test_no_supported_review_version() -> None:
     with pytest.raises(ApiError, match="no supported conversion review versions"):
         await conversion(Hook(), "v9").convert([widget()], V2)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "text"),
+    [
+        ({"labels": {"-": "x"}}, "metadata.labels: Invalid value"),
+        ({"annotations": {"-": "x"}}, "metadata.annotation: Invalid value"),
+        ({"annotations": {"a": "-"}}, ""),
+        ({"labels": {"-a": "stored"}}, ""),
+        ({"labels": None}, ""),
+    ],
+)
+async def test_changed_labels_and_annotations_must_be_valid(metadata: Any, text: str) -> None:
+    def change(review: Any) -> None:
+        review["response"]["convertedObjects"][0]["metadata"] |= metadata
+
+    stored, found = {**widget(), "metadata": {**METADATA, "labels": {"-a": "stored"}}}, ""
+    try:
+        await conversion(Hook(change)).convert([stored], V2)
+    except ApiError as error:
+        found = error.message
+
+    assert text in found
+    assert bool(found) == bool(text)

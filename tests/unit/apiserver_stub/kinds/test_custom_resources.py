@@ -431,3 +431,31 @@ def test_declared_kinds_take_precedence_over_added_ones() -> None:
     registry.replace("others", [other])
 
     assert registry.find("apiextensions.k8s.io", "v1", "customresourcedefinitions") is DEFINITIONS
+
+
+def test_stored_fields_of_disabled_features_are_kept() -> None:
+    old = definition()
+    schema = old["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["x-kubernetes-validations"] = [{"rule": "true", "optionalOldSelf": True}]
+    new, without = deepcopy(old), definition()
+    for obj in (new, old, without):
+        obj["status"] = {}
+
+    DEFINITIONS.strategy.prepare_update(new, without, "")
+    assert "optionalOldSelf" not in str(new)
+    new = deepcopy(old)
+    DEFINITIONS.strategy.prepare_update(new, old, "")
+    assert "optionalOldSelf" in str(new)
+
+
+def test_time_of_a_condition_changes_with_its_status() -> None:
+    found, earlier = definition(), "2026-01-01T00:00:00Z"
+    found["status"] = {"conditions": [{"type": "A", "status": "True", "lastTransitionTime": earlier}, {"type": "B"}]}
+
+    set_condition(found, "A", "True", "R", "m")
+    kept, other = found["status"]["conditions"]
+    set_condition(found, "A", "False", "R", "m")
+
+    assert kept == {"type": "A", "status": "True", "lastTransitionTime": earlier, "reason": "R", "message": "m"}
+    assert other == {"type": "B"}
+    assert found["status"]["conditions"][0]["lastTransitionTime"] != earlier
