@@ -29,6 +29,7 @@ SERVING = "(process_request_thread)"
 ROW_MARKERS = ("row", "listed_row")
 # Tests must not depend on the speed of the host.
 settings.register_profile("any-speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("any-speed"), max_examples=25)
 settings.load_profile("any-speed")
 IN_CI = bool(os.environ.get("CI"))
 
