@@ -164,7 +164,7 @@ class EvictionManager:
             signal: Observation(reading.available, reading.capacity, now)
             for signal, reading in self.read_memory().items()
         }
-        measure = Measure({**self._seen, **read}, self._layout or Layout.SINGLE)
+        measure = Measure({**self._seen, **read}, Layout.SINGLE)  # The order for memory does not depend on disks.
         ending = self._selector.ending(self._clock.now())
         due = [each for each in self._update(measure) if about_memory(each.signal)]
         return await self._relieve(due[0], due, measure) if due and (due[0].hard or not ending) else []

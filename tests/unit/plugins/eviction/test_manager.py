@@ -3,91 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from nodeagent import hookimpl
 from nodeagent.base.aio import TaskOwner
 from nodeagent.base.duration import Duration
 from nodeagent.base.gates import FeatureGates
 from nodeagent.base.release import Release, SelectedRelease
 from nodeagent.config.features import build_gates
-from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.eviction import EvictionCandidate, PlanRequest, Reclaimed, ThresholdMaps
+from nodeagent.contracts.eviction import EvictionCandidate, Reclaimed
 from nodeagent.contracts.pods import KillReason, Rejection
 from nodeagent.contracts.runtime import FilesystemUsage
 from nodeagent.contracts.stats import NodeUsage
 from nodeagent.errors import RuntimeFailure
 from nodeagent.model.eviction_thresholds import Signal
 from nodeagent.model.pod import Pod, PodStatus
-from nodeagent.pluginmanager import PluginManager
-from nodeagent.testing import FakeClock, FakePodDirectory, FakeRecorder, FakeStats, make_container, make_pod
-from nodeagent.testing.context import make_config, make_context
+from nodeagent.testing import FakeClock, make_container, make_pod
+from nodeagent.testing.context import make_context
 from nodeagent_plugins.eviction.layout import detect_layout
-from nodeagent_plugins.eviction.manager import CLEANUP_SECONDS, KILLED_SECONDS, EvictionManager
+from nodeagent_plugins.eviction.manager import CLEANUP_SECONDS, KILLED_SECONDS
 from nodeagent_plugins.eviction.memory import MemoryReading
 from nodeagent_plugins.eviction.metrics import EVICTIONS, STATS_AGE
 from nodeagent_plugins.eviction.signals import Condition, Layout
-from tests.unit.plugins.eviction.usage import GI, MI, disk, node_usage, pod_usage
+from tests.unit.plugins.eviction.node import MakeNode, plugin
+from tests.unit.plugins.eviction.usage import GI, MI, disk, node_usage
 
 FEW = {"memory.available": "1Gi"}
-
-
-class Node:
-    """A manager with fakes of its dependencies; ``ticks`` gives each measurement a new time."""
-
-    def __init__(self, tmp_path: Path, clock: FakeClock, **config: Any) -> None:
-        config.setdefault("eviction_hard", {})
-        config.setdefault("local_storage_capacity_isolation", False)
-        self.pods, self.stats, self.recorder = FakePodDirectory(), FakeStats(), FakeRecorder()
-        self.clock, self.plugins, self.woken = clock, PluginManager(), 0
-        self.context: AgentContext = make_context(
-            tmp_path,
-            config=make_config(**config),
-            clock=clock,
-            pods=self.pods,
-            stats=self.stats,
-            recorder=self.recorder,
-        )
-        self.context.trigger_node_status = self._wake_node
-        self.manager = EvictionManager(self.context, self.plugins)
-        self._time = 0
-
-    def _wake_node(self) -> None:
-        self.woken += 1
-
-    def has(self, name: str, *, critical: bool = False, priority: int = 0, spec: Any = None, **use: Any) -> Pod:
-        """Add a pod with its usage."""
-        pod = make_pod(name, **(spec or {"containers": ["main"]}), priority=2_000_000_000 if critical else priority)
-        self.pods.add(pod)
-        self.stats.pod_usage[pod.uid] = pod_usage(pod, **use)
-        return pod
-
-    def shows(self, memory: int = 8 * GI, **parts: Any) -> None:
-        """Set the measurements of the node."""
-        self._time += 1
-        disks = {name: disk(available, time=self._time) for name, available in parts.items() if name.endswith("fs")}
-        self.stats.node_usage = node_usage(memory, time=self._time, **{**parts, **disks})
-
-    def evicted(self) -> list[str]:
-        return [kill.uid.removeprefix("uid-") for kill in self.pods.kills]
-
-
-MakeNode = Callable[..., Node]
-
-
-@pytest.fixture
-def make_node(tmp_path: Path, clock: FakeClock) -> MakeNode:
-    return lambda **config: Node(tmp_path, clock, **config)
-
-
-def plugin(node: Node, name: str, **hooks: Callable[..., Awaitable[Any]]) -> None:
-    """Register a plugin with the given hook functions."""
-    holder = type("Plugin", (), {hook: staticmethod(hookimpl(function)) for hook, function in hooks.items()})
-    node.plugins.register(holder(), name=name)
 
 
 async def test_eviction_is_logged_with_the_messages_of_the_kubelet(
@@ -353,10 +296,16 @@ async def test_pods_are_measured_only_when_needed(make_node: MakeNode) -> None:
     await node.manager.synchronize()
     assert node.stats.calls == [("node", True)]
 
-    node.has("limited", spec={"containers": [make_container(resources={"limits": {"ephemeral-storage": "1Gi"}})]})
+    limited = [make_container(resources={"limits": {"ephemeral-storage": "1Gi"}})]
+    node.has("critical", spec={"containers": limited}, critical=True)
     node.shows()
     await node.manager.synchronize()
-    assert node.stats.calls[1:] == [("node", True), ("pods", True)]
+    assert node.stats.calls[1:] == [("node", True)]
+
+    node.has("limited", spec={"containers": limited})
+    node.shows()
+    await node.manager.synchronize()
+    assert node.stats.calls[2:] == [("node", True), ("pods", True)]
 
 
 async def test_memory_pressure_is_handled_without_the_runtime(make_node: MakeNode, clock: FakeClock) -> None:
@@ -431,14 +380,15 @@ async def test_resolved_memory_pressure_evicts_nothing(make_node: MakeNode, cloc
 
 
 async def test_disks_have_a_path_each(make_node: MakeNode, tmp_path: Path) -> None:
-    alone, apart = make_node(eviction_hard=FEW), make_node(eviction_hard=FEW)
+    alone, apart, unknown = (make_node(eviction_hard=FEW) for _ in range(3))
     apart.context.images = Elsewhere("/proc")  # type: ignore[assignment]
-    for node in (alone, apart):
+    unknown.context.images = Elsewhere()  # type: ignore[assignment]
+    for node in (alone, apart, unknown):
         assert node.manager.disks == {Signal.NODEFS: tmp_path}
         node.shows()
         await node.manager.synchronize()
 
-    assert alone.manager.disks == {Signal.NODEFS: tmp_path, Signal.IMAGEFS: tmp_path}
+    assert unknown.manager.disks == alone.manager.disks == {Signal.NODEFS: tmp_path, Signal.IMAGEFS: tmp_path}
     assert apart.manager.disks == {Signal.NODEFS: tmp_path, Signal.IMAGEFS: Path("/proc")}
 
 
@@ -632,6 +582,7 @@ class Elsewhere:
 @pytest.mark.parametrize(
     ("paths", "apart", "gates", "layout"),
     [
+        ([], False, {}, Layout.SINGLE),
         ([""], False, {}, Layout.SINGLE),
         (["/nowhere/at/all"], False, {}, Layout.SINGLE),
         (["/proc"], False, {}, Layout.DEDICATED),
@@ -746,65 +697,7 @@ async def test_hook_permit_eviction(make_node: MakeNode) -> None:
     assert evicted.verdict.startswith("memory.available: The node was low on resource: memory.")
 
 
-# --- plans ----------------------------------------------------------------------------------------------------
-
-
-async def test_plan_lists_candidates_and_evicts_nothing(make_node: MakeNode) -> None:
-    node = make_node(eviction_hard=FEW)
-    node.has("big", memory=3 * GI)
-    node.has("kept", memory=2 * GI)
-    node.has("small", memory=GI)
-    node.has("static", critical=True)
-
-    async def keeps(pod: Pod) -> Rejection | None:
-        return Rejection("Precious", "it cannot be made again") if pod.name == "kept" else None
-
-    plugin(node, "keeper", nodeagent_permit_eviction=keeps)
-    node.shows(900 * MI)
-
-    plan = await node.manager.plan(PlanRequest())
-
-    assert (plan.node, plan.signal, plan.reclaims_disk) == ("node-1", "memory.available", False)
-    (row,) = [each for each in plan.thresholds if each.signal == "memory.available"]
-    assert (row.limit, row.quantity, row.available, row.met, row.due_in_seconds) == ("1Gi", GI, 900 * MI, True, 0)
-    assert [(pod.name, pod.verdict, pod.plugin) for pod in plan.pods] == [
-        ("big", "evict", ""),
-        ("kept", "spared", "keeper"),
-        ("small", "next", ""),
-        ("static", "critical", ""),
-    ]
-    assert plan.pods[0].why == "uses 3Gi of memory, more than its request of 0; priority 0"
-    assert node.evicted() == []
-
-
-async def test_plan_for_other_thresholds_does_not_change_the_configured_ones(make_node: MakeNode) -> None:
-    node = make_node(eviction_hard=FEW)
-    node.has("a", memory=3 * GI)
-    node.shows(8 * GI)
-    soft = ThresholdMaps(soft={"memory.available": "9Gi"}, soft_grace={"memory.available": "30s"})
-
-    now = await node.manager.plan(PlanRequest())
-    hard = await node.manager.plan(PlanRequest(thresholds=ThresholdMaps(hard={"memory.available": "9Gi"})))
-    later = await node.manager.plan(PlanRequest(thresholds=soft))
-
-    assert (now.signal, now.pods[0].verdict) == ("", "next")
-    assert (hard.signal, hard.pods[0].verdict) == ("memory.available", "evict")
-    assert (later.signal, later.thresholds[0].due_in_seconds) == ("", 30)
-    assert await node.manager.synchronize() == []
-
-
-async def test_plan_lists_pods_over_their_limits_first(make_node: MakeNode) -> None:
-    node = make_node(eviction_hard=FEW, local_storage_capacity_isolation=True)
-    limits = {"resources": {"limits": {"ephemeral-storage": "1Gi"}}}
-    node.has("log", logs=2 * GI, spec={"containers": [make_container(**limits)]})
-    node.has("big", memory=GI)
-    node.shows(0)
-
-    plan = await node.manager.plan(PlanRequest())
-
-    assert [(pod.name, pod.verdict) for pod in plan.over_limits] == [("log", "evict")]
-    assert "exceeds the total limit of containers 1Gi." in plan.over_limits[0].why
-    assert {pod.verdict for pod in plan.pods} == {"next"}
+# --- grace periods by release -------------------------------------------------------------------------------------
 
 
 @pytest.mark.row("config.evictionMaxPodGracePeriod")
@@ -825,3 +718,87 @@ async def test_maximum_grace_limits_that_of_the_pod_by_release(
         await node.manager.synchronize()
 
     assert [kill.grace_seconds for kill in node.pods.kills] == [grace]
+
+
+@pytest.mark.parametrize(("own", "seconds"), [(600, 600), (None, 30)])
+async def test_soft_threshold_waits_for_the_grace_period_of_an_evicted_pod(
+    make_node: MakeNode, clock: FakeClock, own: int | None, seconds: int
+) -> None:
+    node = make_node(eviction_soft=FEW, eviction_soft_grace_period={"memory.available": "0s"})
+    spec = {"containers": ["main"], "termination_grace_period_seconds": own}
+    for name, used in (("first", 2 * GI), ("second", GI)):
+        node.has(name, memory=used, spec=spec)
+    node.shows(MI)
+    await node.manager.synchronize()
+    clock.jump(CLEANUP_SECONDS - 1)
+
+    for left, evicted in ((seconds, ["first"]), (1, ["first", "second"])):
+        node.shows(MI)
+        await node.manager.synchronize()
+        clock.jump(left)
+        node.shows(MI)
+        if left == 1:
+            await node.manager.synchronize()
+        assert node.evicted() == evicted
+
+
+async def test_unavailable_stats_and_their_recovery_are_logged_once(
+    make_node: MakeNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    node = make_node(eviction_hard=FEW)
+    node.shows()
+    node.stats.fail("node", RuntimeFailure("away"), times=2)
+
+    for _ in range(4):
+        await node.manager.synchronize()
+
+    messages = [message for message in caplog.messages if "summary stats" in message]
+    assert messages == [
+        "Eviction manager: failed to get summary stats",
+        "Eviction manager: summary stats recovered",
+    ]
+
+
+async def test_veto_of_all_evictions_is_logged_once(make_node: MakeNode, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    node = make_node(eviction_hard=FEW)
+    node.has("a", memory=GI)
+
+    async def keeps(pod: Pod) -> Rejection | None:
+        return Rejection("Precious", "it cannot be made again")
+
+    plugin(node, "keeper", nodeagent_permit_eviction=keeps)
+    for _ in range(3):
+        node.shows(MI)
+        await node.manager.synchronize()
+
+    assert node.evicted() == []
+    assert caplog.messages.count("Eviction manager: unable to evict any pods from the node") == 1
+    assert node.recorder.reasons() == ["EvictionThresholdMet"]
+
+
+async def test_age_of_stats_without_a_time_is_not_observed(make_node: MakeNode) -> None:
+    node = make_node(eviction_hard={"pid.available": "20%"})
+    node.has("a")
+    node.shows(pids=999)
+    ages = STATS_AGE.count("pid.available")
+
+    await node.manager.synchronize()
+
+    assert (node.evicted(), STATS_AGE.count("pid.available")) == (["a"], ages)
+
+
+async def test_reported_memory_pressure_waits_for_a_pod_within_its_grace_period(make_node: MakeNode) -> None:
+    node = make_node(eviction_soft=FEW, eviction_soft_grace_period={"memory.available": "0s"})
+    node.has("a", memory=2 * GI)
+    node.has("b", memory=GI)
+    node.shows()
+    await node.manager.synchronize()
+    node.manager.read_memory = lambda: {Signal.MEMORY: MemoryReading(16 * GI, 16 * GI - 900 * MI, 0)}
+
+    for _ in range(2):
+        await node.manager.synchronize_memory()
+        node.clock.jump(1)
+
+    assert node.evicted() == ["a"]

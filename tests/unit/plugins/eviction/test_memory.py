@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ import pytest
 from nodeagent.base.aio import TaskOwner
 from nodeagent.model.eviction_thresholds import Signal, Threshold, parse_amount
 from nodeagent.testing import FakeCgroups, FakeClock
+from nodeagent_plugins.eviction import memory
 from nodeagent_plugins.eviction.memory import (
     LONGEST_POLL_SECONDS,
     REPEAT_SECONDS,
@@ -17,6 +21,7 @@ from nodeagent_plugins.eviction.memory import (
     NodeMemory,
     pods_cgroup,
 )
+from nodeagent_plugins.eviction.notification import StallNotification
 
 MI = 1024 * 1024
 HARD = Threshold(Signal.MEMORY, parse_amount("100Mi"))
@@ -79,6 +84,7 @@ async def test_hard_threshold_is_reported_within_a_second_and_repeatedly(machine
         assert len(reported) == 1
         await clock.advance(REPEAT_SECONDS)
         assert len(reported) == 2
+        assert reported[1] - reported[0] == REPEAT_SECONDS
         machine.set(available=400)
         await clock.advance(5)
         assert len(reported) == 2
@@ -101,11 +107,11 @@ async def test_unreadable_files_are_retried(machine: Machine, clock: FakeClock):
 @pytest.mark.parametrize("unified", [False, True])
 async def test_kernel_without_notifications_is_polled(machine: Machine, clock: FakeClock, unified: bool):
     reported: list[int] = []
-    memory = NodeMemory(machine.root)
+    source = NodeMemory(machine.root)
     if unified:
-        memory.cgroup = None
+        source.cgroup = None
     watch = MemoryWatch(
-        [HARD], {Signal.MEMORY: memory}, clock, lambda: reported.append(1), kernel=True, stalls=machine.root / "none"
+        [HARD], {Signal.MEMORY: source}, clock, lambda: reported.append(1), kernel=True, stalls=machine.root / "none"
     )
     async with TaskOwner("test") as tasks:
         tasks.start(watch.run(), "watch")
@@ -187,6 +193,7 @@ async def test_memory_of_all_pods_is_compared_with_its_limit(
         ("/kubepods/pod{uid}", "/kubepods"),
         ("/own/kubepods/pod{uid}", "/own/kubepods"),
         ("kubepods-pod{uid}.slice", "/kubepods.slice"),
+        ("/kubepods.slice/kubepods-pod{uid}.slice", "/kubepods.slice"),
         ("own-kubepods-pod{uid}.slice", "/own.slice/own-kubepods.slice"),
         ("", ""),
     ],
@@ -196,3 +203,37 @@ def test_cgroup_of_all_pods_is_derived(parent: str, path: str):
     cgroups.parent = parent
 
     assert pods_cgroup(cgroups) == path
+
+
+@pytest.mark.row("config.kernelMemcgNotification")
+@pytest.mark.parametrize(("available", "reported"), [(500, 0), (499, 1)])
+async def test_soft_threshold_is_checked_when_processes_stall(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, available: int, reported: int
+):
+    machine, stalls, crossed = Machine(tmp_path, V2), list[Callable[[], None]](), list[int]()
+
+    class Stalls(contextlib.nullcontext[None]):
+        def __init__(self, file: Path, stalled: Callable[[], None]) -> None:
+            super().__init__()
+            stalls.append(stalled)
+
+    monkeypatch.setattr(memory, "StallNotification", Stalls)
+    watch = MemoryWatch([SOFT], {Signal.MEMORY: NodeMemory(tmp_path)}, clock, lambda: crossed.append(1), kernel=True)
+    async with TaskOwner("test") as tasks:
+        tasks.start(watch.run(), "watch")
+        await clock.settle()
+        machine.set(available=available)
+
+        stalls[0]()
+
+    assert len(crossed) == reported
+
+
+async def test_stall_notification_releases_its_descriptors(tmp_path: Path):
+    os.mkfifo(tmp_path / "memory")
+    before = os.listdir("/proc/self/fd")
+
+    with StallNotification(tmp_path / "memory", lambda: None):
+        assert len(os.listdir("/proc/self/fd")) > len(before)
+
+    assert os.listdir("/proc/self/fd") == before

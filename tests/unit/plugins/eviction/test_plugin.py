@@ -116,9 +116,21 @@ def test_memory_and_disk_are_watched_if_a_threshold_requires_it(
 
 
 @pytest.mark.row("config.kernelMemcgNotification")
-@pytest.mark.parametrize("kernel", [True, False])
+@pytest.mark.parametrize(
+    ("kernel", "enforced", "signals"),
+    [
+        (True, ("pods",), {Signal.MEMORY, Signal.ALLOCATABLE_MEMORY}),
+        (False, ("pods",), {Signal.MEMORY, Signal.ALLOCATABLE_MEMORY}),
+        (True, (), {Signal.MEMORY}),
+    ],
+)
 def test_kernel_notifications_are_used_if_configured(
-    tmp_path: Path, clock: FakeClock, kernel: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    clock: FakeClock,
+    kernel: bool,
+    enforced: tuple[str, ...],
+    signals: set[Signal],
+    monkeypatch: pytest.MonkeyPatch,
 ):
     made: list[tuple[set[Signal], bool]] = []
 
@@ -128,10 +140,10 @@ def test_kernel_notifications_are_used_if_configured(
             super().__init__(*arguments, kernel=kernel)
 
     monkeypatch.setattr(eviction, "MemoryWatch", Watch)
-    config = make_config(kernel_memcg_notification=kernel, enforce_node_allocatable=("pods",))
+    config = make_config(kernel_memcg_notification=kernel, enforce_node_allocatable=enforced)
     context = make_context(tmp_path, clock=clock, config=config)
     manager = load_plugin(eviction, name="eviction", context=context)
 
     manager.provide_all("nodeagent_provide_background_loops", context=context)
 
-    assert made == [({Signal.MEMORY, Signal.ALLOCATABLE_MEMORY}, kernel)]
+    assert made == [(signals, kernel)]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
+from nodeagent.contracts.stats import FilesystemStats, MemoryStats
 from nodeagent.model.eviction_thresholds import Signal, Threshold, parse_amount, read_thresholds
 from nodeagent_plugins.eviction.pressure import Pressure
 from nodeagent_plugins.eviction.signals import Condition, Layout, Observation, is_met, observe, with_computed
@@ -148,3 +152,24 @@ def test_memory_of_all_pods_has_a_separate_threshold():
 
     assert due.signal is Signal.ALLOCATABLE_MEMORY
     assert pressure.conditions == {Condition.MEMORY}
+
+
+@pytest.mark.parametrize(
+    ("changes", "unknown"),
+    [
+        ({"max_pids": None}, {Signal.PID}),
+        ({"current_pids": None}, {Signal.PID}),
+        ({"memory": None}, {Signal.MEMORY}),
+        ({"memory": MemoryStats(1, available_bytes=GI)}, {Signal.MEMORY}),
+        ({"memory": MemoryStats(1, working_set_bytes=GI)}, {Signal.MEMORY}),
+        ({"filesystem": None}, {Signal.NODEFS, Signal.NODEFS_INODES}),
+        ({"filesystem": FilesystemStats(1, available_bytes=1, inodes=9, inodes_free=1)}, {Signal.NODEFS}),
+        ({"filesystem": FilesystemStats(1, capacity_bytes=1, inodes=9, inodes_free=1)}, {Signal.NODEFS}),
+        ({"filesystem": FilesystemStats(1, available_bytes=1, capacity_bytes=9, inodes=9)}, {Signal.NODEFS_INODES}),
+        ({"filesystem": disk(GI, inodes_free=0, inodes=0)}, {Signal.NODEFS_INODES}),
+    ],
+)
+def test_incomplete_measurement_is_not_observed(changes: dict[str, Any], unknown: set[Signal]):
+    complete = observe(node_usage())
+
+    assert complete.keys() - observe(replace(node_usage(), **changes)).keys() == unknown

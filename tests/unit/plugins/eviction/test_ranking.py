@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from nodeagent.contracts.eviction import EvictionCandidate
-from nodeagent.contracts.stats import PodUsage
+from nodeagent.contracts.stats import FilesystemStats, PodUsage, VolumeUsage
 from nodeagent.model.eviction_thresholds import Signal, Threshold, parse_amount
 from nodeagent.testing import make_container, make_pod
 from nodeagent_plugins.eviction.messages import eviction_message
-from nodeagent_plugins.eviction.ranking import explain, rank
+from nodeagent_plugins.eviction.ranking import explain, rank, use
 from nodeagent_plugins.eviction.signals import Layout, Observation
 from tests.unit.plugins.eviction.usage import GI, MI, pod_usage
 
@@ -190,3 +190,52 @@ def test_message_about_disks_does_not_name_the_pod():
     )
 
     assert "offending_pod" not in annotations
+
+
+def test_pod_at_its_request_ranks_as_within_it():
+    found = order(
+        Signal.MEMORY,
+        candidate("at", requests={"memory": "100Mi"}, memory=100 * MI, priority=-1),
+        candidate("above", requests={"memory": "100Mi"}, memory=101 * MI),
+    )
+
+    assert found == ["above", "at"]
+
+
+def test_volumes_on_the_disk_of_the_node_count_for_its_signal():
+    volumes = [
+        {"name": "host", "hostPath": {"path": "/data"}},
+        {"name": "claim", "persistentVolumeClaim": {"claimName": "c"}},
+    ]
+    pod = make_pod("a", containers=["main"], volumes=volumes)
+    usage = replace(
+        pod_usage(pod), volumes=[VolumeUsage(name, disk_use(5), local_ephemeral=False) for name in ("host", "claim")]
+    )
+
+    assert use(Signal.NODEFS, EvictionCandidate(pod, usage), Layout.SINGLE) == 5
+
+
+def disk_use(used: int | None) -> FilesystemStats:
+    return FilesystemStats(1, used_bytes=used, inodes_used=1)
+
+
+@pytest.mark.parametrize(
+    ("signal", "changes"),
+    [
+        (Signal.NODEFS_INODES, {}),
+        (Signal.NODEFS, {"rootfs": None}),
+        (Signal.NODEFS, {"logs": None}),
+        (Signal.NODEFS, {"rootfs": disk_use(None)}),
+        (Signal.NODEFS, {"logs": disk_use(None)}),
+        (Signal.NODEFS, {"logs": disk_use(0)}),
+        (Signal.MEMORY, {"memory": None}),
+    ],
+)
+def test_message_names_only_containers_that_exceed_their_request(signal: Signal, changes: dict[str, Any]):
+    each = candidate("a", layer=1, memory=9, requests={"ephemeral-storage": "1"})
+    (main,) = each.usage.containers
+    each = replace(each, usage=replace(each.usage, containers=[replace(main, **changes)]))
+
+    message, _ = eviction_message(Threshold(signal, parse_amount("10%")), None, each)
+
+    assert "Container" not in message

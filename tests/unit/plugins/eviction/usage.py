@@ -18,9 +18,11 @@ MI = 1024 * 1024
 GI = 1024 * MI
 
 
-def disk(available: int, capacity: int = 100 * GI, inodes_free: int = 900, time: int = 1) -> FilesystemStats:
+def disk(
+    available: int, capacity: int = 100 * GI, inodes_free: int = 900, time: int = 1, inodes: int = 1000
+) -> FilesystemStats:
     return FilesystemStats(
-        time, available_bytes=available, capacity_bytes=capacity, inodes=1000, inodes_free=inodes_free
+        time, available_bytes=available, capacity_bytes=capacity, inodes=inodes, inodes_free=inodes_free
     )
 
 
