@@ -29,6 +29,7 @@ from nodeagent.testing import (
     make_pod,
 )
 from nodeagent_plugins import image_pull
+from nodeagent_plugins.image_pull import access
 from nodeagent_plugins.image_pull.access import CHECKS
 from nodeagent_plugins.image_pull.prune_loop import PERIOD_SECONDS, PruneLoop
 from nodeagent_plugins.image_pull.puller import Puller
@@ -204,7 +205,9 @@ async def test_policy_decides_about_preloaded_images(
     assert await gets(puller, pod_with()) == result
 
 
-async def test_image_of_another_service_account_needs_a_pull(make_puller: MakePuller, registry: FakeImages) -> None:
+async def test_image_of_another_service_account_needs_a_pull(
+    make_puller: MakePuller, registry: FakeImages, tmp_path: Path
+) -> None:
     class AccountCredentials:
         async def credentials(self, image: str, pod: Pod | None = None) -> list[Credentials]:
             assert pod is not None
@@ -221,6 +224,8 @@ async def test_image_of_another_service_account_needs_a_pull(make_puller: MakePu
 
     assert results == ["yes", "yes", "ErrImagePull"]
     assert len(registry.pulls) == 2
+    (mapping,) = records(tmp_path)[0]["credentialMapping"].values()
+    assert list(mapping) == ["kubernetesServiceAccounts"]
 
 
 async def test_credentials_of_the_node_make_the_image_available_to_all_pods(
@@ -392,3 +397,31 @@ async def test_release_enables_the_verification(
 def _secrets(record: dict[str, Any]) -> list[dict[str, str]]:
     found: list[dict[str, str]] = record["credentialMapping"]["reg.test/app"]["kubernetesSecrets"]
     return found
+
+
+async def test_other_files_next_to_the_records_are_ignored(
+    make_puller: MakePuller, registry: FakeImages, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await gets(make_puller(policy=DEFAULT), pod_with("good"))
+    directory = tmp_path / "image_manager" / "pulled"
+    for name in ("README", "sha256-half.tmp"):
+        (directory / name).write_text("other")
+    (directory / "sha256-directory").mkdir()
+
+    found = RecordStore(tmp_path).records()
+
+    assert (len(found), caplog.messages) == (1, [])
+
+
+async def test_number_of_secrets_recorded_by_checks_is_limited(
+    make_puller: MakePuller, registry: FakeImages, objects: FakeObjects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "MOST_SECRETS_OF_CHECKS", 2)
+    puller = make_puller(policy=DEFAULT)
+    for name in ("good", "copy", "third"):
+        put_secret(objects, name, "right")
+
+        assert await gets(puller, pod_with(name)) == "yes"
+
+    ((_, mapping),) = records(tmp_path)[0]["credentialMapping"].items()
+    assert [each["name"] for each in mapping["kubernetesSecrets"]] == ["copy", "good"]

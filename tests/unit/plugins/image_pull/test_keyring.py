@@ -30,6 +30,8 @@ def test_both_types_of_pull_secret_are_parsed() -> None:
             secret("old", {"reg.io": {"username": "alice", "password": "pw", "email": "a@b"}}, old=True),
             secret("none", {"auths": None}),
             secret("other", {"auths": {"reg.io": {"username": "eve"}}}, kind="Opaque"),
+            secret("mixed", {"reg.io": {"username": "eve"}}, old=True, kind="Opaque"),
+            secret("empty", {}, old=True) | {"data": {}},
         ]
     )
 

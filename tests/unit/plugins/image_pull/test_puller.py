@@ -204,19 +204,27 @@ async def test_back_off_is_separate_per_pod(make_puller: MakePuller, images: Fak
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    ("text", "reason", "shown"),
     [
-        ("RegistryUnavailable: try later", "RegistryUnavailable"),
-        ("pull x: SignatureValidationFailed", "SignatureValidationFailed"),
-        ("manifest unknown", "ErrImagePull"),
+        (
+            "RegistryUnavailable: try later",
+            "RegistryUnavailable",
+            f"image pull failed for {APP} because the registry is unavailable: try later",
+        ),
+        (
+            "pull x: SignatureValidationFailed",
+            "SignatureValidationFailed",
+            f"image pull failed for {APP} because the signature validation failed",
+        ),
+        ("manifest unknown", "ErrImagePull", "manifest unknown"),
     ],
 )
 async def test_reason_in_the_message_of_the_runtime_is_used(
-    make_puller: MakePuller, images: FakeImages, text: str, reason: str
+    make_puller: MakePuller, images: FakeImages, text: str, reason: str, shown: str
 ) -> None:
     images.fail("pull_image", RuntimeFailure(text))
 
-    assert (await rejection(make_puller(), pod_of()))[0] == reason
+    assert await rejection(make_puller(), pod_of()) == (reason, shown)
 
 
 async def test_pull_secrets_are_tried_before_providers_until_success(
@@ -473,6 +481,10 @@ async def test_report_of_a_long_pull_contains_progress_and_queueing(
         'Still pulling image "a:1" after 30s, 3 MiB of 12 MiB received',
         'Still pulling image "b:1" after 30s, queued behind other pulls',
     ]
+    assert [(pull.image, pull.queued, pull.pods) for pull in puller.pulls()] == [
+        ("a:1", False, ("default/a:1",)),
+        ("b:1", True, ("default/b:1",)),
+    ]
     for pull in pulls:
         pull.cancel()
     await asyncio.gather(*pulls, return_exceptions=True)
@@ -580,3 +592,39 @@ async def test_duration_of_a_pull_is_counted_by_size(make_puller: MakePuller, im
 
     rows = [labels for suffix, labels, count, _ in DURATIONS.family().rows if suffix == "_count" and count]
     assert 'image_size_in_bytes="10MB-100MB"' in rows
+
+
+async def test_reports_of_a_pod_with_several_images_are_about_each_pull(
+    make_puller: MakePuller, images: FakeImages, clock: FakeClock, recorder: FakeRecorder
+) -> None:
+    images.hang("pull_image")
+    puller = make_puller()
+    pulls = [asyncio.create_task(ensure(puller, pod_of(image))) for image in ("a:1", "b:1")]
+
+    await clock.advance(35)
+
+    assert [event.note for event in recorder.of("Pulling")][2:] == [
+        'Still pulling image "a:1" after 30s, the runtime does not report progress',
+        'Still pulling image "b:1" after 30s, queued behind other pulls',
+    ]
+    for pull in pulls:
+        pull.cancel()
+
+
+async def test_pulled_image_is_inspected_by_name_if_its_reference_is_unknown(
+    make_puller: MakePuller, images: FakeImages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images.serve(APP)
+    inspected: list[str] = []
+    status = images.image_status
+
+    async def by_name(image: str, *, runtime_handler: str = "") -> Any:
+        inspected.append(image)
+        return await status(image, runtime_handler=runtime_handler) if image == APP else None
+
+    monkeypatch.setattr(images, "image_status", by_name)
+
+    pulled = await ensure(make_puller(), pod_of(policy="Always"))
+
+    assert inspected == [pulled.ref, APP]
+    assert pulled.image is not None
