@@ -104,3 +104,142 @@ def test_inline_volume_is_named_after_driver_and_handle(field: str, source: dict
 
     assert translated is not None and translated.metadata.name == name
     assert (translated.spec.access_modes, translated.spec.volume_mode) == (["ReadWriteOnce"], "Filesystem")
+
+
+@pytest.mark.parametrize(
+    ("field", "source", "attributes"),
+    [
+        ("awsElasticBlockStore", {"volumeID": "vol-1"}, {"partition": "0"}),
+        ("azureDisk", {"diskURI": "u", "kind": "managed"}, {"kind": "Managed"}),
+        (
+            "azureDisk",
+            {"diskURI": "u", "cachingMode": "None", "fsType": "xfs"},
+            {"kind": "Managed", "cachingmode": "None", "fstype": "xfs"},
+        ),
+        ("cinder", {"volumeID": "c"}, {}),
+        ("gcePersistentDisk", {"pdName": "d"}, {"partition": ""}),
+        ("gcePersistentDisk", {"pdName": "d", "partition": 3}, {"partition": "3"}),
+        ("vsphereVolume", {"volumePath": "v"}, {}),
+        ("vsphereVolume", {"volumePath": "v", "storagePolicyName": "gold"}, {"storagepolicyname": "gold"}),
+    ],
+)
+def test_attributes_of_the_source_are_those_of_the_driver(
+    field: str, source: dict[str, Any], attributes: dict[str, str]
+) -> None:
+    assert csi(to_csi(pv(**{field: source})))["volumeAttributes"] == attributes
+
+
+@pytest.mark.parametrize(
+    ("source", "handle"),
+    [
+        ({"secretName": "plain", "secretNamespace": "own"}, "group#plain#s#pv-1#own"),
+        ({"secretName": "azure-storage-account-a-secret"}, "group#a#s#pv-1#claims"),
+    ],
+)
+def test_azure_file_is_identified_by_group_account_share_and_namespace(source: dict[str, Any], handle: str) -> None:
+    volume = {
+        "metadata": {"name": "pv-1", "annotations": {"kubernetes.io/azure-file-resource-group": "group"}},
+        "spec": {"azureFile": {"shareName": "s", **source}, "claimRef": {"name": "c", "namespace": "claims"}},
+    }
+
+    assert csi(to_csi(msgspec.convert(volume, PersistentVolume)))["volumeHandle"] == handle
+
+
+@pytest.mark.parametrize(("namespace", "used"), [("ns", "ns"), ("", "default")])
+def test_inline_azure_file_uses_the_namespace_of_the_pod(namespace: str, used: str) -> None:
+    source = {"secretName": "s", "shareName": "share", "secretNamespace": "ignored"}
+
+    translated = volume_to_csi(msgspec.convert({"name": "v", "azureFile": source}, Volume), namespace)
+
+    assert translated is not None
+    assert translated.metadata.name == csi(translated)["volumeHandle"] == f"#s#share#v#{used}"
+    assert translated.spec.access_modes == ["ReadWriteMany"]
+
+
+@pytest.mark.parametrize(
+    ("field", "source", "mode"),
+    [
+        ("gcePersistentDisk", {"pdName": "d", "readOnly": True}, "ReadOnlyMany"),
+        ("portworxVolume", {"volumeID": "p", "readOnly": True}, "ReadOnlyMany"),
+        ("awsElasticBlockStore", {"volumeID": "vol-1", "readOnly": True}, "ReadWriteOnce"),
+    ],
+)
+def test_read_only_inline_disk_can_be_shared(field: str, source: dict[str, Any], mode: str) -> None:
+    translated = volume_to_csi(msgspec.convert({"name": "v", field: source}, Volume), "default")
+
+    assert translated is not None and translated.spec.access_modes == [mode]
+
+
+@pytest.mark.parametrize(
+    ("modes", "translated"),
+    [
+        (None, None),
+        (["ReadOnlyMany"], ["ReadOnlyMany"]),
+        (["ReadOnlyMany", "ReadWriteOnce"], ["ReadWriteOnce"]),
+    ],
+)
+def test_access_modes_of_a_gce_disk_are_those_of_its_driver(
+    modes: list[str] | None, translated: list[str] | None
+) -> None:
+    assert to_csi(pv(gcePersistentDisk={"pdName": "d"}, accessModes=modes)).spec.access_modes == translated
+
+
+@pytest.mark.parametrize(
+    ("label", "error"),
+    [("us-east1-a__b", "zone in unexpected format"), ("us-east1-a__us-west1-b", "multiple or no regions")],
+)
+def test_regional_gce_disk_with_invalid_zones_is_rejected(label: str, error: str) -> None:
+    with pytest.raises(VolumeError, match=error):
+        to_csi(pv({ZONE: label}, gcePersistentDisk={"pdName": "d"}))
+
+
+def zones_of(volume: PersistentVolume) -> list[dict[str, Any]]:
+    affinity = to_wire(volume.spec.node_affinity)["required"]["nodeSelectorTerms"]
+    return [expression for term in affinity for expression in term["matchExpressions"]]
+
+
+BETA_ZONE, BETA_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
+REGION = "topology.kubernetes.io/region"
+VSPHERE = "topology.csi.vmware.com"
+
+
+@pytest.mark.parametrize(
+    ("labels", "affinity", "keys"),
+    [
+        ({BETA_ZONE: "a", BETA_REGION: "r"}, None, [(f"{VSPHERE}/zone", "a"), (f"{VSPHERE}/region", "r")]),
+        ({ZONE: "a__b"}, None, [(f"{VSPHERE}/zone", "a__b")]),
+        ({ZONE: "a"}, required("b"), [(f"{VSPHERE}/zone", "b")]),
+        ({ZONE: "a"}, required("b", key=BETA_ZONE), [(f"{VSPHERE}/zone", "b")]),
+        ({ZONE: "a"}, required("x", key="disk"), [("disk", "x"), (f"{VSPHERE}/zone", "a")]),
+        ({}, required("x", key="disk"), [("disk", "x")]),
+    ],
+)
+def test_topology_is_that_of_the_affinity_or_else_of_the_labels(
+    labels: dict[str, str], affinity: dict[str, Any] | None, keys: list[tuple[str, str]]
+) -> None:
+    volume = to_csi(pv(labels, vsphereVolume={"volumePath": "v"}, nodeAffinity=affinity))
+
+    assert [(each["key"], *each["values"]) for each in zones_of(volume)] == keys
+
+
+def test_old_region_label_is_replaced_for_a_driver_without_regions() -> None:
+    affinity = required("a", key=BETA_ZONE)
+    affinity["required"]["nodeSelectorTerms"][0]["matchExpressions"].append(
+        {"key": BETA_REGION, "operator": "In", "values": ["r"]}
+    )
+
+    volume = to_csi(pv(awsElasticBlockStore={"volumeID": "vol-1"}, nodeAffinity=affinity))
+
+    assert [each["key"] for each in zones_of(volume)] == ["topology.ebs.csi.aws.com/zone", REGION]
+
+
+def test_volume_without_topology_remains_without_one() -> None:
+    assert to_csi(pv(cinder={"volumeID": "c"})).spec.node_affinity is None
+
+
+def test_each_term_of_the_affinity_gets_the_zones_of_the_labels() -> None:
+    affinity = {"required": {"nodeSelectorTerms": [{"matchFields": []}, {"matchExpressions": []}]}}
+
+    volume = to_csi(pv({ZONE: "a"}, cinder={"volumeID": "c"}, nodeAffinity=affinity))
+
+    assert [each["values"] for each in zones_of(volume)] == [["a"], ["a"]]

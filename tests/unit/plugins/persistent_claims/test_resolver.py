@@ -196,3 +196,38 @@ async def test_inline_cloud_volume_becomes_a_volume_of_its_driver() -> None:
 
     assert spec.name == "~subs~a~d" and spec.persistent_volume is not None
     assert spec.persistent_volume.metadata.name == "/subs/a/d"
+
+
+@pytest.mark.parametrize(
+    ("source", "migrated"),
+    [({"hostPath": {"path": "/data"}}, False), ({"hostPath": None, "cinder": {"volumeID": "c"}}, True)],
+)
+async def test_volume_of_a_migrated_source_is_marked(api: FakeApi, source: dict[str, Any], migrated: bool) -> None:
+    api.put(PERSISTENT_VOLUMES, volume(**source))
+
+    assert (await resolve(api)).migrated is migrated
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+@pytest.mark.parametrize(
+    "field", ["csi", "iscsi", "fc", "awsElasticBlockStore", "cinder", "portworxVolume", "flexVolume"]
+)
+async def test_inline_volume_is_read_only_on_request(field: str, read_only: bool) -> None:
+    source = {"driver": "d/d", "volumeID": "vol-1", "readOnly": read_only}
+
+    assert (await resolve(None, claim_pod({field: source}))).read_only is read_only
+
+
+async def test_owner_that_is_not_the_controller_is_rejected(api: FakeApi) -> None:
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "uid-web"}
+    api.put(PERSISTENT_VOLUME_CLAIMS, claim(metadata={"name": "web-data", "ownerReferences": [owner]}))
+
+    assert "pod is not owner" in await failure(api, claim_pod({"ephemeral": {}}))
+
+
+async def test_other_volumes_of_the_pod_may_have_another_mode(api: FakeApi) -> None:
+    api.put(PERSISTENT_VOLUMES, volume(volumeMode="Block"))
+    mounts = [{"name": "cache", "mountPath": "/cache"}]
+    pod = claim_pod(volume_mounts=mounts, volume_devices=[{"name": "data", "devicePath": "/dev/data"}])
+
+    assert (await resolve(api, pod)).mode is VolumeMode.BLOCK
