@@ -347,3 +347,76 @@ def test_own_policy_decides_about_a_retry_of_an_init_container(pod_policy, polic
     actions = decide(pod, runtime_pod(seen("init", EXITED, exit_code=1)))
 
     assert (names(actions), actions.stop_pod) == ((["init"], False) if again else ([], True))
+
+
+@pytest.mark.parametrize(
+    "observed",
+    [runtime_pod(sandboxes=(sandbox(ready=False),)), runtime_pod(seen("main"), sandboxes=())],
+    ids=["without containers", "without sandbox"],
+)
+def test_remains_of_a_pod_are_stopped_before_it_is_created_again(observed):
+    actions = decide(make_pod(), observed)
+
+    assert actions.stop_pod and actions.create_sandbox
+
+
+def test_container_of_another_agent_belongs_to_the_sandbox_before_it():
+    created = seen("main", CREATED, annotations={}, created_at=NANO)
+
+    actions = decide(make_pod(), runtime_pod(created))
+
+    assert [start.resume_id for start in actions.starts] == [created.id]
+    assert actions.discards == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "state", "killed"),
+    [
+        (None, UNKNOWN, ["Init container init is in unknown state"]),
+        (None, EXITED, []),
+        ("Always", UNKNOWN, ["Container init is in unknown state, try killing it before restart"]),
+        ("Always", EXITED, []),
+    ],
+)
+def test_init_container_in_unknown_state_is_killed_before_its_restart(policy, state, killed):
+    pod = make_pod(init_containers=[make_container("init", restart_policy=policy)])
+
+    actions = decide(pod, runtime_pod(seen("init", state, exit_code=1)))
+
+    assert [kill.message for kill in actions.kills] == killed
+    assert names(actions)[0] == "init"
+
+
+PROBE = {"exec": {"command": ["x"]}}
+
+
+@pytest.mark.parametrize(
+    ("startup", "result", "started"),
+    [
+        (None, None, ["side", "main"]),
+        (PROBE, ProbeResult.SUCCESS, ["side", "main"]),
+        (PROBE, ProbeResult.UNKNOWN, ["side"]),
+    ],
+)
+def test_restart_of_a_started_sidecar_does_not_delay_containers(startup, result, started):
+    side = make_container("side", restart_policy="Always", startup_probe=startup, liveness_probe=PROBE)
+    results = {("side-0", ProbeKind.LIVENESS): ProbeResult.FAILURE, ("side-0", ProbeKind.STARTUP): result}
+
+    actions = decide(make_pod(init_containers=[side]), runtime_pod(seen("side")), results)
+
+    assert [kill.message for kill in actions.kills] == ["Container side failed liveness probe, will be restarted"]
+    assert names(actions) == started
+
+
+@pytest.mark.parametrize("kind", [ProbeKind.LIVENESS, ProbeKind.STARTUP])
+@pytest.mark.parametrize("result", [ProbeResult.SUCCESS, ProbeResult.UNKNOWN, None])
+def test_container_without_failed_probe_keeps_running(kind, result):
+    pod = make_pod(containers=[make_container("main", liveness_probe=PROBE, startup_probe=PROBE)])
+
+    assert decide(pod, runtime_pod(seen("main")), {("main-0", kind): result}).kills == []
+
+
+def test_result_of_a_removed_probe_is_ignored():
+    failed = {("main-0", kind): ProbeResult.FAILURE for kind in (ProbeKind.LIVENESS, ProbeKind.STARTUP)}
+
+    assert decide(make_pod(), runtime_pod(seen("main")), failed).kills == []

@@ -6,6 +6,7 @@ import pytest
 
 from nodeagent.contracts.runtime import ProfileType
 from nodeagent.testing import make_container, make_pod
+from nodeagent_plugins.pod_sync.node_dns import CACHE_SECONDS
 
 
 @pytest.mark.row("config.resolvConf")
@@ -82,3 +83,16 @@ async def test_seccomp_default_applies_to_containers_without_profile(make_bench,
     await bench.sync(make_pod(containers=["main", own]))
 
     assert [config.security.seccomp.type for config in bench.made()] == [expected, ProfileType.UNCONFINED]
+
+
+async def test_resolver_file_is_not_read_again_while_it_is_cached(bench, resolver, clock):
+    await bench.sync(make_pod("a", dns_policy="Default"))
+    resolver.write_text("nameserver 192.0.2.9\n")
+
+    servers = []
+    for name, pause in (("b", CACHE_SECONDS - 0.1), ("c", 0.1)):
+        await clock.advance(pause)
+        await bench.sync(make_pod(name, dns_policy="Default"))
+        servers.append(bench.sandboxes()[-1].dns.servers)
+
+    assert [tuple(each) for each in servers] == [("192.0.2.1",), ("192.0.2.9",)]

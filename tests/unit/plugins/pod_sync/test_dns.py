@@ -110,3 +110,44 @@ def test_full_resolver_file_is_reported():
 
     assert resolver_problems(full, with_domain=True)
     assert not resolver_problems(full, with_domain=False)
+
+
+@pytest.mark.parametrize(("count", "cut"), [(3, 0), (4, 1)])
+def test_number_of_name_servers_is_limited(count, cut):
+    own = {"nameservers": [f"10.0.0.{n}" for n in range(count)]}
+
+    result = make_dns(make_pod(dns_policy="None", dns_config=own), CLUSTER, HOST)
+
+    assert (len(result.config.servers), len(result.cut)) == (3, cut)
+
+
+@pytest.mark.parametrize(
+    ("searches", "kept"),
+    [
+        ([f"s{n}" for n in range(32)], 32),
+        ([f"s{n}" for n in range(33)], 32),
+        (["a" * 253, "b"], 2),
+        (["a" * 254, "b"], 1),
+        ([f"{n}{'a' * 249}" for n in range(8)] + ["b" * 40], 9),
+        ([f"{n}{'a' * 249}" for n in range(8)] + ["b" * 41], 8),
+    ],
+)
+def test_search_domains_up_to_the_limits_of_resolvers_are_kept(searches, kept):
+    result = make_dns(make_pod(dns_policy="None", dns_config={"searches": searches}), CLUSTER, HOST)
+
+    assert len(result.config.searches) == kept
+    assert bool(result.cut) is (kept < len(searches))
+
+
+@pytest.mark.parametrize(
+    ("searches", "with_domain", "problems"),
+    [
+        ([f"s{n}" for n in range(29)], True, 0),
+        ([f"s{n}" for n in range(32)], False, 0),
+        ([f"s{n}" for n in range(33)], False, 1),
+        (["a" * 1024, "b" * 1023], False, 0),
+        (["a" * 1024, "b" * 1024], False, 1),
+    ],
+)
+def test_resolver_file_above_the_limits_is_reported(searches, with_domain, problems):
+    assert len(resolver_problems(DnsConfig((), tuple(searches)), with_domain=with_domain)) == problems

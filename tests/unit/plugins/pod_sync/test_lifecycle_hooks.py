@@ -112,3 +112,112 @@ def test_plain_http_response_to_tls_is_detected():
 
     assert _is_plain_response(error)
     assert not _is_plain_response(aiohttp.ClientConnectorError(key, OSError("refused")))
+
+
+class Server:
+    """Responses by URL, in place of the HTTP client; other URLs respond with 200."""
+
+    def __init__(self, monkeypatch, responses=None):
+        self.responses, self.requests = responses or {}, []
+        monkeypatch.setattr(aiohttp, "TCPConnector", lambda **_: None)
+        monkeypatch.setattr(aiohttp, "ClientSession", lambda **_: self)
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        return None
+
+    def get(self, url, *, headers, allow_redirects):
+        assert not allow_redirects
+        self.requests.append((url, headers))
+        response = self.responses.get(url, (200, ""))
+        if isinstance(response, Exception):
+            raise response
+        return Response(*response)
+
+    async def hook(self, clock, fell_back=lambda: None, **action):
+        hooks = LifecycleHooks(lambda: FakeRuntime(clock), clock, sleep_enabled=False)
+        await hooks.run(
+            hook({"httpGet": {"port": 80, **action}}), "id", "here", pod_ip="10.0.0.1", on_fallback=fell_back
+        )
+        return [url for url, _ in self.requests]
+
+
+class Response:
+    def __init__(self, status, location):
+        self.status, self.headers, self.content = status, {"Location": location} if location else {}, self
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        return None
+
+    async def read(self, _):
+        return b""
+
+
+@pytest.mark.parametrize(
+    ("response", "following"),
+    [
+        ((302, "/next"), ["http://10.0.0.1:80/next"]),
+        ((307, "http://10.0.0.1:81/"), ["http://10.0.0.1:81/"]),
+        ((301, "http://other/"), []),
+        ((302, ""), []),
+        ((200, "/next"), []),
+    ],
+)
+async def test_redirects_on_the_same_host_are_followed(clock, monkeypatch, response, following):
+    server = Server(monkeypatch, {"http://10.0.0.1:80/": response})
+
+    assert await server.hook(clock) == ["http://10.0.0.1:80/", *following]
+
+
+async def test_endless_redirects_fail_the_hook(clock, monkeypatch):
+    server = Server(monkeypatch, {"http://10.0.0.1:80/": (302, "/")})
+
+    with pytest.raises(HookFailure, match="stopped after 10 redirects"):
+        await server.hook(clock)
+
+
+def tls_error(reason):
+    cause = ssl.SSLError(1, reason)
+    cause.reason = reason
+    return aiohttp.ClientConnectorSSLError(
+        aiohttp.client_reqrep.ConnectionKey("h", 443, True, False, *[None] * 3), cause
+    )
+
+
+async def test_server_without_tls_is_requested_over_plain_http_without_credentials(clock, monkeypatch):
+    server, fell_back = Server(monkeypatch, {"https://10.0.0.1:80/": tls_error("WRONG_VERSION_NUMBER")}), []
+    headers = [{"name": "Authorization", "value": "secret"}, {"name": "X", "value": "1"}]
+
+    urls = await server.hook(clock, lambda: fell_back.append(1), scheme="HTTPS", httpHeaders=headers)
+
+    assert urls == ["https://10.0.0.1:80/", "http://10.0.0.1:80/"]
+    assert [set(sent) & {"Authorization", "X"} for _, sent in server.requests] == [{"Authorization", "X"}, {"X"}]
+    assert fell_back == [1]
+
+
+@pytest.mark.parametrize(("scheme", "reason"), [("HTTPS", "CERTIFICATE_VERIFY_FAILED"), ("HTTP", "HTTP_REQUEST")])
+async def test_other_tls_errors_fail_the_hook(clock, monkeypatch, scheme, reason):
+    server = Server(monkeypatch, {f"{scheme.lower()}://10.0.0.1:80/": tls_error(reason)})
+
+    with pytest.raises(HookFailure):
+        await server.hook(clock, scheme=scheme)
+
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("headers", "accept"),
+    [([], "*/*"), ([{"name": "Accept", "value": "text/html"}], "text/html"), ([{"name": "Accept", "value": ""}], None)],
+)
+async def test_accept_header_can_be_replaced_and_removed(clock, monkeypatch, headers, accept):
+    server = Server(monkeypatch)
+
+    await server.hook(clock, httpHeaders=[*headers, {"name": "X-Empty", "value": ""}])
+
+    ((_, sent),) = server.requests
+    assert (sent.get("Accept"), sent["X-Empty"]) == (accept, "")

@@ -284,3 +284,37 @@ def test_subpath_must_not_leave_the_image():
 
     with pytest.raises(ContainerError):
         volume_parts(container, {"v": ImageMount("sha256:1")}, {})
+
+
+@pytest.mark.parametrize(("path", "mounted"), [("", "/dev/termination-log"), ("/dev/own", "/dev/own")])
+def test_termination_message_file_is_mounted_at_the_path_of_the_container(paths, volume, path, mounted):
+    (mount,) = prepare(paths, volume, None, termination_message_path=path)
+
+    assert mount.container_path == mounted
+
+
+def test_hosts_file_is_written_only_if_it_changed(paths, volume):
+    prepare(paths, volume, None, hosts=HostsContent(("10.0.0.1",), "web", ""))
+    os.utime(paths.hosts, (1, 1))
+
+    prepare(paths, volume, None, hosts=HostsContent(("10.0.0.1",), "web", ""))
+    assert paths.hosts.stat().st_mtime == 1
+    prepare(paths, volume, None, hosts=HostsContent(("10.0.0.2",), "web", ""))
+    assert "10.0.0.2" in paths.hosts.read_text()
+
+
+def test_file_that_cannot_be_created_is_named(paths, volume):
+    paths.root.parent.mkdir(parents=True)
+    paths.root.write_text("in the way")
+
+    with pytest.raises(ContainerError) as raised:
+        prepare(paths, volume, None)
+
+    assert str(raised.value) == f"files of container main: {paths.root}: File exists"
+
+
+def test_sub_path_that_cannot_be_prepared_is_named(paths, tmp_path):
+    with pytest.raises(ContainerError) as raised:
+        prepare(paths, tmp_path / "none", {"name": "v", "mountPath": "/data", "subPath": "a"})
+
+    assert str(raised.value) == f"failed to prepare subPath 'a' of {tmp_path}/none: No such file or directory"

@@ -169,3 +169,23 @@ async def test_upgrade_of_the_agent_and_resizes_do_not_restart_containers(bench)
     assert bench.id_of(pod, "main") == before
     assert "stop_container" not in bench.calls
     assert "update_resources" in bench.calls
+
+
+@pytest.mark.parametrize("reported", [None, 16])
+async def test_limit_is_not_lowered_without_the_usage_of_the_pod(resizing, reported):
+    memory = MemoryStats(time=0, usage_bytes=reported)
+    containers = [ContainerUsage("main", 0, memory=memory if reported else None)]
+    resizing.context.stats.set(PodUsage("uid-web", "default", "web", 0, containers, memory=None))
+
+    outcome = await resizing.sync(sized_pod(32))
+
+    assert "missing pod memory usage" in outcome.resize_error
+    assert ('missing container "main" memory usage' in outcome.resize_error) is (reported is None)
+    assert limits_of(resizing) == []
+
+
+async def test_usage_is_not_read_for_a_higher_limit(resizing):
+    resizing.context.stats.fail("memory", NodeAgentError("unavailable"), times=None)
+
+    assert (await resizing.sync(sized_pod(128))).resize_error == ""
+    assert "unable to read memory usage" in (await resizing.sync(sized_pod(32))).resize_error

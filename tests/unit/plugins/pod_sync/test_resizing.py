@@ -175,3 +175,20 @@ def test_pod_level_limit_is_changed_without_its_containers():
     plan = plan_resize(pod, [RunningContainer("id-a", container, size("1", "1Gi"))], limits, own=own)
 
     assert plan.steps == [PodLimit.MEMORY, PodLimit.CPU]
+
+
+def test_limits_that_stay_are_not_compared_with_the_usage():
+    plan = Change({"a": (size("1", "1Gi"), size("2", "1Gi"))}).plan()
+
+    assert (plan.pod_memory, plan.container_memory) == (0, {})
+
+
+@pytest.mark.parametrize(("before", "planned"), [("2", False), ("1", True)])
+def test_resources_of_the_pod_itself_are_compared(before, planned):
+    own = {"requests": {CPU: "100m"}, "limits": {CPU: "2"}}
+    pod = make_pod("web", containers=[make_container("a", resources={"requests": {CPU: "100m"}})], resources=own)
+    running = [RunningContainer("id-a", container, container.resources) for container in pod.spec.containers]
+
+    plan = plan_resize(pod, running, limits, own=size(before))
+
+    assert (plan is not None) is planned

@@ -177,3 +177,17 @@ def test_sandbox_is_privileged_if_any_container_is():
 
     assert sandbox_security(pod).privileged
     assert not sandbox_security(make_pod()).privileged
+
+
+@pytest.mark.parametrize(
+    ("own", "pod_wide", "level"),
+    [(None, {"level": "pod"}, "pod"), ({"level": "own"}, {"level": "pod"}, "own"), ({"level": "own"}, None, "own")],
+)
+def test_selinux_options_of_the_container_override_those_of_the_pod(own, pod_wide, level):
+    security = secure({"seLinuxOptions": own} if own else None, {"seLinuxOptions": pod_wide} if pod_wide else None)
+
+    assert security.selinux.level == level
+
+
+def test_highest_user_id_is_accepted_with_run_as_non_root():
+    assert secure({"runAsNonRoot": True}, image=Image("i", uid=(1 << 31) - 1)).run_as_user == (1 << 31) - 1

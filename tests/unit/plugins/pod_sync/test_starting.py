@@ -29,6 +29,11 @@ from nodeagent.errors import (
     RuntimeUnavailable,
 )
 from nodeagent.testing import FakeApi, make_config, make_container, make_pod
+from nodeagent_plugins.pod_sync.labels import (
+    ANNOTATION_DELETION_GRACE,
+    ANNOTATION_MESSAGE_PATH,
+    ANNOTATION_MESSAGE_POLICY,
+)
 
 NODE = {"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.5"}], "allocatable": {"cpu": "3"}}}
 KUBERNETES = {
@@ -481,3 +486,74 @@ async def test_annotations_of_a_pod_do_not_reach_the_runtime_of_its_containers(b
     await bench.sync(make_pod("web", annotations=dict.fromkeys(names, "1")))
 
     assert not set(names) & set(bench.made()[-1].annotations)
+
+
+@pytest.mark.parametrize(
+    ("namespace", "links", "expected"),
+    [
+        ("default", True, {"KUBERNETES_SERVICE_HOST", "SHOP_SERVICE_HOST"}),
+        ("default", False, {"KUBERNETES_SERVICE_HOST"}),
+        ("team", True, {"KUBERNETES_SERVICE_HOST", "OTHER_SERVICE_HOST"}),
+    ],
+)
+async def test_service_variables_are_those_of_the_namespace(make_bench, namespace, links, expected):
+    bench = make_bench(context={"api": FakeApi()})
+    shop = {**OTHER, "metadata": {"name": "shop", "namespace": "default"}}
+    bench.context.objects.service_list = [KUBERNETES, OTHER, shop]
+
+    await bench.sync(make_pod(namespace=namespace, enable_service_links=links))
+
+    assert env_names(bench) == expected
+
+
+async def test_ephemeral_container_waits_for_a_running_target(bench):
+    pod = make_pod(
+        containers=["main"],
+        restart_policy="Never",
+        ephemeral_containers=[{"name": "debug", "image": "i", "targetContainerName": "gone"}],
+    )
+
+    outcome = await bench.sync(pod)
+
+    assert outcome.waiting["debug"].message == "target container 'gone' is not running"
+
+
+async def test_addresses_that_are_unspecified_are_not_those_of_the_node(make_bench):
+    bench = make_bench()
+    bench.context.settings = replace(bench.context.settings, node_ips=("0.0.0.0", "192.0.2.7"))
+    env = [{"name": "HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}}]
+
+    await bench.sync(make_pod(containers=[make_container("main", env=env)]))
+
+    assert dict(bench.made()[0].envs)["HOST"] == "192.0.2.7"
+
+
+@pytest.mark.parametrize("lifecycle", [None, {"preStop": {"exec": {"command": ["bye"]}}}])
+async def test_no_stop_signal_is_requested_by_default(make_bench, lifecycle):
+    bench = make_bench(context={"gates": build_gates({"ContainerStopSignals": True}, NEWEST)})
+
+    await bench.sync(make_pod(containers=[make_container("main", lifecycle=lifecycle)]))
+
+    assert bench.made()[-1].stop_signal == ""
+
+
+async def test_stop_signal_is_not_requested_without_its_gate(make_bench):
+    bench = make_bench(context={"gates": build_gates({"ContainerStopSignals": False}, NEWEST)})
+
+    await bench.sync(_with_stop_signal("SIGUSR1"))
+
+    assert bench.made()[-1].stop_signal == ""
+
+
+async def test_annotations_record_how_messages_and_grace_periods_are_read(bench):
+    container = make_container(
+        "main", termination_message_path="/own", termination_message_policy="FallbackToLogsOnError"
+    )
+    await bench.sync(make_pod(containers=[container], metadata={"deletion_grace_period_seconds": 7}))
+    await bench.sync(make_pod("plain", containers=["main"]))
+
+    own, plain = (made.annotations for made in bench.made())
+    assert (own[ANNOTATION_MESSAGE_PATH], own[ANNOTATION_MESSAGE_POLICY]) == ("/own", "FallbackToLogsOnError")
+    assert own[ANNOTATION_DELETION_GRACE] == "7"
+    assert (plain[ANNOTATION_MESSAGE_PATH], plain[ANNOTATION_MESSAGE_POLICY]) == ("/dev/termination-log", "File")
+    assert ANNOTATION_DELETION_GRACE not in plain

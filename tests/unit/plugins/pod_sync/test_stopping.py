@@ -255,3 +255,32 @@ async def test_cancelled_stop_cancels_its_hook(bench):
     with pytest.raises(asyncio.CancelledError):
         await job
     assert bench.runtime.running() == ["web/main"]
+
+
+async def test_hook_of_a_container_can_name_its_port(bench, monkeypatch):
+    requested = []
+
+    async def get(url, headers):
+        requested.append(url)
+
+    monkeypatch.setattr("nodeagent_plugins.pod_sync.lifecycle_hooks._get", get)
+    hooks = {name: {"httpGet": {"port": "web", "path": f"/{name}"}} for name in ("postStart", "preStop")}
+    ports = [{"name": "web", "containerPort": 8080}]
+    other = make_container("other", lifecycle={"preStop": {"httpGet": {"port": 1}}})
+    pod = make_pod(containers=[other, make_container("main", lifecycle=hooks, ports=ports)])
+    await bench.sync(pod)
+    bench.runtime.exit(bench.id_of(pod, "other"))
+
+    await bench.terminate(pod, 30)
+
+    assert [url.partition(":8080")[2] for url in requested] == ["/postStart", "/preStop"]
+
+
+@pytest.mark.parametrize(("grace", "commands"), [(0, 0), (1, 1)])
+async def test_pre_stop_hook_needs_a_grace_period(bench, grace, commands):
+    pod = make_pod(containers=[make_container("main", lifecycle=HOOK)])
+    await bench.sync(pod)
+
+    await bench.terminate(pod, grace)
+
+    assert len(bench.runtime.called("exec_sync")) == commands

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 
 import pytest
 
 from nodeagent.contracts.configuration import UserNamespaces
 from nodeagent.errors import ConfigError, NodeAgentError
 from nodeagent.testing import make_config, make_pod
+from nodeagent_plugins.pod_sync import subordinate_ids
 from nodeagent_plugins.pod_sync.subordinate_ids import IdRange, parse_range
 from nodeagent_plugins.pod_sync.user_namespaces import IdPool, PodUserNamespaces, id_pool
 
@@ -125,3 +127,35 @@ def test_output_of_getsubids_is_parsed():
 def test_other_output_of_getsubids_is_rejected(output):
     with pytest.raises(ConfigError, match="expected one range of kubelet"):
         parse_range(output)
+
+
+@pytest.mark.parametrize(
+    ("start", "has"),
+    [(65536, True), (3 * 65536, True), (4 * 65536, False), (0, False), (65536 + 1, False)],
+)
+def test_only_the_first_ids_of_ranges_are_used(start, has):
+    assert POOL.has(start) is has
+
+
+@pytest.mark.parametrize(
+    ("command", "groups", "result"),
+    [
+        (None, "0: kubelet 65536 65536", None),
+        ("/bin/getsubids", "0: kubelet 65536 65536", IdRange(65536, 65536)),
+        ("/bin/getsubids", "0: kubelet 131072 65536", "differ"),
+    ],
+)
+def test_ids_of_the_user_kubelet_are_read_with_the_command(monkeypatch, command, groups, result):
+    def run(command, **_):
+        text = groups if "-g" in command else "0: kubelet 65536 65536"
+        return subprocess.CompletedProcess(command, 0, stdout=text)
+
+    monkeypatch.setattr(subordinate_ids.shutil, "which", lambda _: command)
+    monkeypatch.setattr(subordinate_ids.pwd, "getpwnam", lambda _: object())
+    monkeypatch.setattr(subordinate_ids.subprocess, "run", run)
+
+    if isinstance(result, str):
+        with pytest.raises(ConfigError, match=result):
+            subordinate_ids.read_subordinate_ids()
+    else:
+        assert subordinate_ids.read_subordinate_ids() == result
