@@ -189,7 +189,7 @@ def tls_error(reason):
     )
 
 
-async def test_server_without_tls_is_requested_over_plain_http_without_credentials(clock, monkeypatch):
+async def test_server_without_tls_gets_a_plain_request_without_credentials(clock, monkeypatch):
     server, fell_back = Server(monkeypatch, {"https://10.0.0.1:80/": tls_error("WRONG_VERSION_NUMBER")}), []
     headers = [{"name": "Authorization", "value": "secret"}, {"name": "X", "value": "1"}]
 
