@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import json
 import os
@@ -11,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nodeagent.base.tls import generate_ca, issue
+from nodeagent.base.tls import generate_ca, issue, valid_until
 from nodeagent.contracts.api import NODES, ApiProbe
 from nodeagent.contracts.checks import CheckInconclusive, Severity
 from nodeagent.contracts.runtime import RuntimeCondition, RuntimeStatus, RuntimeVersion
@@ -229,6 +230,9 @@ def test_missing_cgroup_controllers_are_reported(machine):
         ((100, 12), (100, 50), WARNING, "nodefs (/x): 12% free"),
         ((100, 50), (100, 2), PROBLEM, "nodefs (/x) inodes: 2% free"),
         ((100, 50), (100, 7), WARNING, "nodefs (/x) inodes: 7% free"),
+        ((100, 10), (100, 50), WARNING, "nodefs (/x): 10% free"),
+        ((100, 15), (100, 50), None, ""),
+        ((0, 0), (0, 0), None, ""),
     ],
 )
 def test_full_disk_is_reported(monkeypatch, blocks, inodes, severity, text):
@@ -237,7 +241,9 @@ def test_full_disk_is_reported(monkeypatch, blocks, inodes, severity, text):
         disks, "os", SimpleNamespace(statvfs=lambda path: full, stat=lambda path: SimpleNamespace(st_dev=1))
     )
 
-    assert one(disks.check_disks({"nodefs": "/x", "imagefs": "/y"}), severity, text)
+    findings = disks.check_disks({"nodefs": "/x", "imagefs": "/y"})
+
+    assert one(findings, severity, text) if severity else findings == []
 
 
 async def test_volumes_of_deleted_pods_are_reported(tmp_path, context):
@@ -322,11 +328,18 @@ def test_checked_files_are_those_of_the_configuration(tmp_path, context):
 
 
 @pytest.mark.parametrize(
-    ("days", "severity", "text"), [(400, PROBLEM, "expired on"), (350, WARNING, "in 14 days"), (1, None, "")]
+    ("left", "severity", "text"),
+    [
+        (timedelta(days=-35), PROBLEM, "expired on"),
+        (timedelta(0), PROBLEM, "expired on"),
+        (timedelta(seconds=1), WARNING, "in 0 days"),
+        (timedelta(days=14, hours=1), WARNING, "in 14 days"),
+        (timedelta(days=30), None, ""),
+    ],
 )
-def test_expiring_certificate_is_reported(days, severity, text):
+def test_expiring_certificate_is_reported(left, severity, text):
     pair = issue(generate_ca("ca"), "node", days=365)
-    now = datetime.now(UTC) + timedelta(days=days)
+    now = valid_until(pair.certificate) - left
 
     findings = files.check_certificates([("serving certificate /c", pair.certificate)], now)
 
@@ -335,6 +348,29 @@ def test_expiring_certificate_is_reported(days, severity, text):
 
 def test_invalid_certificate_is_reported():
     assert one(files.check_certificates([("it", b"nonsense")], datetime.now(UTC)), PROBLEM, "is invalid")
+
+
+def test_certificates_of_the_configuration_and_of_the_kubeconfig_are_checked(tmp_path, context):
+    data = base64.b64encode(b"inline").decode()
+    config = put(
+        tmp_path,
+        "kubeconfig",
+        "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: c, user: u}}]\n"
+        f"clusters: [{{name: c, cluster: {{server: 'https://h', certificate-authority-data: {data}}}}}]\n"
+        "users: [{name: u, user: {client-certificate: u.crt, client-key: u.key}}]\n",
+    )
+    put(tmp_path, "u.crt", "client")
+    put(tmp_path, "certs/kubelet.crt", "serving")
+    context.settings = SimpleNamespace(kubeconfig=str(config), cert_dir=str(tmp_path / "certs"))
+
+    assert dict(files.certificates_of(context)) == {
+        f"serving certificate {tmp_path}/certs/kubelet.crt": b"serving",
+        f"client certificate of {tmp_path}/u.crt": b"client",
+        f"CA certificate of {config}": b"inline",
+    }
+    context.config = make_config(tls_cert_file=str(put(tmp_path, "tls.crt", "own")))
+    assert dict(files.certificates_of(context))[f"serving certificate {tmp_path}/tls.crt"] == b"own"
+    assert len(dict(files.certificates_of(context))) == 3
 
 
 # --- API server -----------------------------------------------------------------------------------------------
@@ -355,6 +391,7 @@ class Reviews(FakeApi):
             (requirement,) = requested["fieldSelector"]["requirements"]  # A node may not list all pods.
             allowed = requirement == {"key": "spec.nodeName", "operator": "In", "values": [self.node]}
             return {"status": {"allowed": allowed}}
+        assert "fieldSelector" not in requested
         return {"status": {"allowed": requested["resource"] not in self.denied}}
 
 
@@ -394,6 +431,7 @@ async def test_healthy_api_server_has_no_findings(api):
         (ApiUnavailable("connection refused"), "does not respond: connection refused"),
         (ConfigError([Problem("kubeconfig", "clusters", None, "is empty")]), "invalid kubeconfig"),
         (ApiProbe(401), "rejects the credentials"),
+        (ApiProbe(500), "responds with 500"),
         (ApiProbe(503), "responds with 503"),
     ],
 )
@@ -404,7 +442,15 @@ async def test_unavailable_api_server_is_reported(api, response, text):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "severity", "text"), [(1, None, ""), (-5, WARNING, "5 s behind"), (3600, PROBLEM, "3600 s ahead of")]
+    ("seconds", "severity", "text"),
+    [
+        (1, None, ""),
+        (2, WARNING, "2 s ahead of"),
+        (-5, WARNING, "5 s behind"),
+        (9, WARNING, "9 s ahead of"),
+        (10, PROBLEM, "10 s ahead of"),
+        (3600, PROBLEM, "3600 s ahead of"),
+    ],
 )
 async def test_clock_skew_is_reported(api, seconds, severity, text):
     api.ours += timedelta(seconds=seconds)
@@ -446,3 +492,38 @@ def test_standalone_node_has_no_api_server_checks(context):
         "runtime", "cgroup driver", "pod network", "swap", "kernel features", "cgroup controllers", "disks",
         "orphaned volumes", "file modes", "certificates", "CDI", "orphaned mounts", "CSI drivers",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [(1, "1 pod: a"), (2, "2 pods: a, b"), (5, "5 pods: a, b, c, d, e"), (6, "6 pods: a, b, c, d, e, …")],
+)
+def test_pods_with_orphaned_volumes_are_listed(tmp_path, count, shown):
+    for name in "abcdef"[:count]:
+        (tmp_path / "pods" / name / "volumes/kind/v").mkdir(parents=True)
+        os.utime(tmp_path / "pods" / name, (1000, 1000))
+
+    assert disks.check_orphaned_volumes(tmp_path, frozenset(), 1000 + disks.ORPHAN_SECONDS) == []
+    (finding,) = disks.check_orphaned_volumes(tmp_path, frozenset(), 1001 + disks.ORPHAN_SECONDS)
+
+    assert finding.text.replace(f"{tmp_path}/pods/", "") == f"orphaned volumes of {shown}"
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [RuntimeCondition("RuntimeReady", True), RuntimeCondition("NetworkReady", True), RuntimeCondition("Other", False)],
+)
+async def test_other_conditions_of_the_runtime_are_not_reported(runtime_checks, runtime, condition):
+    runtime.conditions = [condition]
+
+    assert [await runtime_checks.available(), await runtime_checks.network()] == [[], []]
+
+
+@pytest.mark.parametrize(("endpoint", "shown"), [("unix:///run/x.sock", "unix:///run/x.sock"), ("", "the runtime")])
+async def test_unresponsive_runtime_is_named_by_its_endpoint(tmp_path, runtime, endpoint, shown):
+    runtime.away = True
+    context = make_context(tmp_path, runtime=runtime, config=make_config(container_runtime_endpoint=endpoint))
+
+    [(_, text)] = reported(await RuntimeChecks(context).available())
+
+    assert text.startswith(f"{shown} does not respond")

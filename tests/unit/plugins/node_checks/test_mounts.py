@@ -82,3 +82,18 @@ async def test_driver_that_does_not_respond_is_reported(tmp_path: Path, monkeypa
         else ["CSI driver at plugins/dead/csi.sock does not respond: connection refused"]
     )
     assert texts == [*unserved, "CSI driver at plugins/hung/csi.sock does not respond: no response within 0 s"]
+
+
+@pytest.mark.parametrize(("count", "more"), [(5, False), (6, True)])
+def test_some_of_many_orphaned_mounts_are_listed(tmp_path: Path, count: int, more: bool) -> None:
+    pod = tmp_path / "pods/gone"
+    pod.mkdir(parents=True)
+    os.utime(pod, (1000, 1000))
+    mounts = [entry(pod / f"volumes/kind/{number}") for number in range(count)]
+
+    assert check_orphaned_mounts(tmp_path, frozenset(), mounts, 1000 + module.ORPHAN_SECONDS) == []
+    (finding,) = check_orphaned_mounts(tmp_path, frozenset(), mounts, 1001 + module.ORPHAN_SECONDS)
+
+    assert finding.text.startswith(f"{count} orphaned mounts of deleted pods: ")
+    assert finding.text.count(str(pod)) == 5
+    assert finding.text.endswith(", …") is more
