@@ -196,3 +196,27 @@ async def test_version_2_has_the_same_metrics(tmp_path, clock, fake):
         "container_fs_writes_bytes_total 8:0": 200,
     }
     assert {name: found.get(name) for name in expected} == expected
+
+
+async def test_parents_of_pods_are_reported_by_quality_of_service(bench):
+    for name in ("burstable", "besteffort", "podguaranteed"):
+        bench.fake.cgroup_v1(f"/kubepods/{name}", cpu=1, memory=5_000)
+
+    samples = await scrape(bench)
+
+    reported = {each for each in ("burstable", "besteffort", "podguaranteed") if of(samples, id=f"/kubepods/{each}")}
+    assert reported == {"burstable", "besteffort"}
+
+
+async def test_disk_usage_of_a_container_includes_its_logs(bench):
+    bench.runtime.stats[bench.main] = ContainerStats(bench.main, "main", bench.pod.uid, writable_layer_bytes=1000)
+    logs = bench.context.root_dir / "logs" / "pods" / f"default_web_{bench.pod.uid}" / "main"
+    logs.mkdir(parents=True)
+    (logs / "0.log").write_bytes(b"x" * 8192)
+
+    samples = await scrape(bench)
+
+    assert (
+        of(samples, container="main", name=bench.main, pod="web", namespace="default")["container_fs_usage_bytes "]
+        == 1000 + 8192
+    )

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from nodeagent_plugins.stats.cgroups import CgroupReader, CgroupStats, container_paths, path_of
+from nodeagent_plugins.stats.cgroups import UNLIMITED, CgroupReader, CgroupStats, container_paths, path_of
 
 EXPECTED = CgroupStats(
     cpu_nanoseconds=5_000_000,
@@ -101,3 +101,50 @@ def test_container_cgroup_depends_on_the_runtime():
     assert "/kubepods/podu1/c1" in container_paths("/kubepods/podu1", "c1")
     assert "/kubepods.slice/cri-containerd-c1.scope" in container_paths("kubepods.slice", "c1")
     assert "/k8s.io/c1" in container_paths("", "c1")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "40 24 0:30 /sys/fs/cgroup/short - cgroup2 cgroup2 rw",
+        "40 24 0:30 / /sys/fs/cgroup/short rw",
+        "40 24 0:30 / /sys/fs/cgroup/short rw - cgroup cgroup",
+        "40 24 0:30 / /sys/fs/cgroup/short rw - tmpfs tmpfs rw,memory",
+    ],
+)
+def test_other_mounts_are_no_cgroups(fake, line):
+    fake.put("proc/self/mountinfo", f"{line}\n")
+
+    assert CgroupReader.find(fake.machine).path("memory", "/a") is None
+
+
+@pytest.mark.parametrize("controller", ["memory", "cpuacct"])
+def test_cgroup_is_found_with_one_controller(fake, controller):
+    fake.put("proc/self/mountinfo", f"30 24 0:26 / /sys/fs/cgroup/{controller} rw - cgroup cgroup rw,{controller}\n")
+    fake.cgroup_v1("/a/b", cpu=5, memory=10_000)
+    reader = CgroupReader.find(fake.machine)
+
+    assert (reader.exists("/a"), reader.exists("/none"), reader.children("/a")) == (True, False, ["/a/b"])
+    assert (reader.created_at("/a") > 0, reader.created_at("/none")) == (True, 0)
+    account = reader.account("/a/b")
+    assert (account.cpu_nanoseconds, account.memory_bytes) == ((None, 10_000) if controller == "memory" else (5, None))
+
+
+def test_host_without_cgroups_has_no_children(fake):
+    fake.put("proc/self/mountinfo", "")
+    reader = CgroupReader.find(fake.machine)
+
+    assert (reader.children("/a"), reader.exists("/a"), reader.created_at("/a")) == ([], False, 0)
+
+
+@pytest.mark.parametrize(("limit", "reported"), [(UNLIMITED, None), (UNLIMITED - 4096, UNLIMITED - 4096)])
+def test_limit_of_version_1_can_be_unlimited(fake, limit, reported):
+    fake.v1()
+    fake.cgroup_v1("/a", cpu=5, memory=10_000, limit=limit)
+
+    assert CgroupReader.find(fake.machine).account("/a").memory_limit_bytes == reported
+
+
+def test_containers_of_crio_are_scopes_of_slices():
+    assert "/kubepods/crio-c1" in container_paths("/kubepods", "c1")
+    assert "/kubepods.slice/crio-c1" not in container_paths("kubepods.slice", "c1")

@@ -55,3 +55,15 @@ def test_only_direct_files_of_a_directory_are_counted(tmp_path):
 
 def test_missing_path_has_zero_usage(tmp_path):
     assert use_of_files(str(tmp_path / "none")) == use_of_file(str(tmp_path / "none")) == DiskUse()
+
+
+def test_time_of_a_walk_is_checked_after_each_batch(tmp_path, monkeypatch):
+    monkeypatch.setattr(disk, "_BATCH", 4)
+    pauses = []
+    monkeypatch.setattr(disk.time, "sleep", pauses.append)
+    monkeypatch.setattr(disk.time, "monotonic", lambda: 100.0)
+    for number in range(9):
+        (tmp_path / str(number)).touch()
+
+    assert use_of_tree(tmp_path, 0).inodes == 10
+    assert len(pauses) == 2

@@ -140,3 +140,43 @@ async def test_other_volume_managers_measure_nothing(tmp_path, clock):
     context = make_context(tmp_path, clock=clock)
     assert await PersistentVolumeMeter(context, WALKS).update(pod("data")) == {}
     await context.cleanup.aclose()
+
+
+async def test_figures_of_other_pods_remain_if_one_is_removed(meter, volumes):
+    volumes.add("data")
+    volumes.figures["data"] = VolumeFigures(used=3)
+    await meter.update(pod("data"))
+    volumes.figures["data"] = VolumeError("the driver is down")
+
+    meter.forget(["uid-other"])
+    assert (await meter.update(pod("data")))["data"] is not None
+    meter.forget(["uid-web"])
+    assert (await meter.update(pod("data")))["data"] is None
+
+
+async def test_healthy_volume_of_a_driver_without_figures_is_not_measured_otherwise(meter, volumes, context):
+    volumes.add("data", path="/proc")
+    volumes.add("healthy")
+    volumes.figures["healthy"] = VolumeFigures(used=3, abnormal=False, message="fine")
+
+    usage = await meter.update(pod("data", "healthy"))
+
+    assert (usage["data"], usage["healthy"].abnormal) == (None, False)
+    assert context.recorder.events == []
+
+
+@pytest.mark.parametrize(
+    ("source", "persistent"),
+    [
+        ({"persistentVolumeClaim": {"claimName": "c"}}, True),
+        ({"ephemeral": {}}, True),
+        ({"csi": {"driver": "d"}}, True),
+        ({"nfs": {"server": "s", "path": "/"}}, True),
+        ({"emptyDir": {}}, False),
+        ({"hostPath": {"path": "/"}}, False),
+    ],
+)
+def test_volumes_that_may_hang_are_measured_by_their_driver(source, persistent):
+    (volume,) = make_pod(volumes=[{"name": "v", **source}]).spec.volumes
+
+    assert persistent_volumes.is_persistent(volume) is persistent

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
+from dataclasses import replace
 
 import pytest
 
 from nodeagent.config.features import build_gates
 from nodeagent.contracts.runtime import ContainerStats, FilesystemUsage, SandboxStats
 from nodeagent.contracts.settings import NodeSettings
-from nodeagent.contracts.stats import FilesystemStats, InterfaceStats, VolumeUsage
+from nodeagent.contracts.stats import FilesystemStats, InterfaceStats, PodUsage, VolumeUsage
 from nodeagent.errors import RuntimeUnavailable
 from nodeagent.testing import FakeRuntime, load_plugin, make_config, make_context, make_pod
 from nodeagent.testing.contracts import StatsProviderContract
 from nodeagent_plugins import stats as stats_plugin
 from nodeagent_plugins.stats import provider as provider_module
+from nodeagent_plugins.stats.pods import with_volumes
 from nodeagent_plugins.stats.provider import MeasuredStats
 from nodeagent_plugins.stats.volumes import VolumeMeter
 
@@ -377,3 +380,97 @@ async def test_hosts_file_counts_as_ephemeral_storage(bench):
     (directory / "etc-hosts").write_bytes(b"x" * 1_048_576)
 
     assert (await bench.only()).ephemeral_storage.used_bytes >= before + 1_048_576
+
+
+async def test_measurement_is_cached_for_the_maximum_age(bench):
+    await bench.stats.pods()
+    await bench.stats.node()
+    bench.use(memory=20_000)
+
+    found = []
+    for pause in (4.9, 0.1):
+        await bench.clock.advance(pause)
+        (pod,), node = await bench.stats.pods(), await bench.stats.node()
+        found.append((pod.memory.usage_bytes, node.memory.usage_bytes))
+
+    assert found == [(30_000, 100_000), (60_000, 200_000)]
+
+
+async def test_layers_are_measured_again_for_a_container_without_a_cgroup(bench):
+    for controller in ("cpuacct", "memory"):
+        shutil.rmtree(bench.fake.root / f"sys/fs/cgroup/{controller}{bench.parent}")
+
+    for _ in range(2):
+        await bench.stats.pods(fresh=True)
+
+    assert len(bench.runtime.called("container_stats")) == 2
+
+
+async def test_failure_of_image_stats_is_logged_once_until_they_recover(bench, caplog):
+    bench.context.images.fail("filesystem_usage", RuntimeUnavailable("gone"), times=2)
+
+    for _ in range(3):
+        await bench.stats.node(fresh=True)
+    bench.context.images.fail("filesystem_usage", RuntimeUnavailable("gone again"))
+    await bench.stats.node(fresh=True)
+
+    assert [record.err for record in caplog.records] == ["gone", "gone again"]
+
+
+async def test_timeout_of_image_stats_is_named(bench, monkeypatch, caplog):
+    monkeypatch.setattr(provider_module, "IMAGE_SECONDS", 0.001)
+    bench.context.images.hang("filesystem_usage")
+
+    await bench.stats.node(fresh=True)
+
+    assert [record.err for record in caplog.records] == ["timed out"]
+    bench.context.images.recover()
+
+
+async def test_rates_of_the_runtime_are_used_if_it_has_them(tmp_path, clock, fake):
+    fake.v1()
+    bench = Bench(tmp_path, clock, fake, gates=build_gates({"PodAndContainerStatsFromCRI": True}))
+    sandbox = counted(bench)
+    containers = (replace(sandbox.containers[0], cpu_usage_nanocores=11),)
+    bench.runtime.pod_stats = {bench.pod.uid: replace(sandbox, cpu_usage_nanocores=12, containers=containers)}
+
+    pod = await bench.only()
+
+    main = next(container for container in pod.containers if container.name == "main")
+    assert (main.cpu.usage_nanocores, pod.cpu.usage_nanocores) == (11, 12)
+
+
+@pytest.mark.parametrize(
+    ("removed", "count"),
+    [((), 4), (("sandbox",), 3), (("main", "side"), 1), (("sandbox", "main", "side"), None)],
+)
+async def test_processes_are_counted_in_the_cgroups_that_exist(bench, removed, count):
+    for name in removed:
+        shutil.rmtree(bench.fake.root / f"sys/fs/cgroup/memory{bench.parent}/{getattr(bench, name)}")
+
+    assert (await bench.only()).process_count == count
+
+
+@pytest.mark.parametrize(("used", "total"), [(7, 3 + 7), (None, 3)])
+def test_inodes_of_volumes_count_for_the_ephemeral_storage(used, total):
+    pod = PodUsage("u", "default", "web", 0, [], ephemeral_storage=FilesystemStats(1, used_bytes=2, inodes_used=3))
+    volumes = [
+        VolumeUsage("scratch", FilesystemStats(1, inodes_used=used), local_ephemeral=True),
+        VolumeUsage("claim", FilesystemStats(1, used_bytes=100, inodes_used=100)),
+    ]
+
+    found = with_volumes(pod, volumes)
+
+    assert (found.ephemeral_storage.used_bytes, found.ephemeral_storage.inodes_used) == (2, total)
+    assert with_volumes(pod, volumes[1:]).ephemeral_storage == pod.ephemeral_storage
+    assert with_volumes(replace(pod, ephemeral_storage=None), volumes).ephemeral_storage is None
+
+
+async def test_memory_of_a_pod_is_the_total_of_its_containers_without_its_cgroup(bench, monkeypatch):
+    bench.context.pods.add(bench.pod, observed=bench.runtime.pod(bench.pod.uid))
+    monkeypatch.setattr(bench.stats.locator, "pod", lambda uid: "")
+    bench.runtime.calls.clear()
+
+    (pod,) = await bench.stats.memory()
+
+    assert (pod.memory.working_set_bytes, bench.runtime.calls) == (18_000, [])

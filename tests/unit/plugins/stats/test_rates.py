@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from nodeagent_plugins.stats.rates import CpuRates
+import pytest
+
+from nodeagent_plugins.stats.rates import MIN_NANOSECONDS, CpuRates
 
 SECOND = 1_000_000_000
 
@@ -36,3 +38,18 @@ def test_dropped_key_has_no_rate():
 
     assert rates.update("a", SECOND, SECOND) is None
     assert rates.update("b", SECOND, None) is None
+
+
+def test_idle_counter_has_rate_zero():
+    rates = CpuRates()
+    rates.update("a", 0, 500)
+
+    assert rates.update("a", SECOND, 500) == 0
+
+
+@pytest.mark.parametrize(("early", "rate"), [(0, 10), (1, None)])
+def test_rate_needs_samples_with_the_minimum_interval(early, rate):
+    rates = CpuRates()
+    rates.update("a", 0, 0)
+
+    assert rates.update("a", MIN_NANOSECONDS - early, 10 * MIN_NANOSECONDS // SECOND) == rate

@@ -163,3 +163,29 @@ async def test_accounted_usage_replaces_the_walk(tmp_path, clock, monkeypatch, e
     accounted = enabled and supported
     assert ((scratch.used_bytes, scratch.inodes_used) == (7000, 42)) is accounted
     assert WALKS.count("du") - walks == len(meter.latest(pod.uid)) - accounted
+
+
+async def test_failed_walk_keeps_the_previous_usage(tmp_path, clock, monkeypatch):
+    meter, pod, context = make_meter(tmp_path, clock, 60)
+    (context.pod_dir(pod.uid) / "volumes" / KINDS["memory"] / "memory").rmdir()
+    await meter.measure_now()
+    before = {volume.name: volume for volume in meter.latest(pod.uid)}
+
+    def fail(*_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(volumes_module, "filesystem", fail)
+    (context.pod_dir(pod.uid) / "volumes" / KINDS["memory"] / "memory").mkdir()
+    await meter.measure_now()
+
+    assert {volume.name: volume for volume in meter.latest(pod.uid)} == before
+    assert "memory" not in before
+
+
+async def test_period_of_zero_disables_the_measurement(tmp_path, clock, run):
+    meter, pod, _ = make_meter(tmp_path, clock, 0)
+
+    run(meter)
+    await clock.advance(60)
+
+    assert meter.latest(pod.uid) == ()
