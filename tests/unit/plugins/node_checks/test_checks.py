@@ -350,7 +350,7 @@ def test_invalid_certificate_is_reported():
     assert one(files.check_certificates([("it", b"nonsense")], datetime.now(UTC)), PROBLEM, "is invalid")
 
 
-def test_certificates_of_the_configuration_and_of_the_kubeconfig_are_checked(tmp_path, context):
+def test_certificates_of_configuration_and_kubeconfig_are_checked(tmp_path, context):
     data = base64.b64encode(b"inline").decode()
     config = put(
         tmp_path,

@@ -154,7 +154,7 @@ async def test_figures_of_other_pods_remain_if_one_is_removed(meter, volumes):
     assert (await meter.update(pod("data")))["data"] is None
 
 
-async def test_healthy_volume_of_a_driver_without_figures_is_not_measured_otherwise(meter, volumes, context):
+async def test_volume_of_a_driver_without_figures_is_not_measured_otherwise(meter, volumes, context):
     volumes.add("data", path="/proc")
     volumes.add("healthy")
     volumes.figures["healthy"] = VolumeFigures(used=3, abnormal=False, message="fine")
