@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -191,3 +192,35 @@ def test_path_that_the_driver_left_is_removed(tmp_path, monkeypatch):
     mounted.clear()
     with pytest.raises(VolumeError):
         block_devices.remove_published(tmp_path, tmp_path / "kept")
+
+
+@pytest.mark.parametrize(
+    ("code", "reconstructed", "kept"),
+    [("INVALID_ARGUMENT", True, True), ("DEADLINE_EXCEEDED", False, True), ("INVALID_ARGUMENT", False, False)],
+)
+async def test_data_of_a_volume_that_may_be_staged_is_kept(harness, kernel, request_, code, reconstructed, kept):
+    harness.faults.set("NodeStageVolume", code=code)
+
+    with pytest.raises(VolumeError):
+        await harness.kind.mount_device(replace(request_, reconstructed=reconstructed))
+
+    assert block(harness, "pv-1").exists() is kept
+
+
+@pytest.mark.parametrize("requested", [True, False])
+async def test_driver_gets_the_pod_of_a_block_volume_on_request(harness, kernel, request_, requested):
+    harness.put_driver(attachRequired=False, podInfoOnMount=requested)
+    await harness.context.clock.settle()
+    await harness.kind.mount_device(request_)
+    await harness.kind.mount(request_)
+
+    context = harness.call("NodePublishVolume").get("volume_context", {})
+    assert ("csi.storage.k8s.io/pod.uid" in context) is requested
+
+
+async def test_name_of_a_block_volume_must_be_a_file_name(harness, kernel):
+    for name in ("..", "a/b"):
+        request = harness.request(harness.spec(mode=VolumeMode.BLOCK))
+
+        with pytest.raises(VolumeError, match="invalid volume name"):
+            await harness.kind.mount_device(replace(request, spec=replace(request.spec, name=name)))

@@ -22,10 +22,13 @@ from nodeagent.errors import ApiError, ApiUnavailable, TransientVolumeError, Unc
 from nodeagent.model.pod import Volume
 from nodeagent.testing.context import make_config
 from nodeagent.testing.contracts import PersistentVolumeKindContract
-from nodeagent_plugins.csi import drivers
+from nodeagent.testing.pods import make_pod
+from nodeagent_plugins.csi import driver_objects, drivers
 from nodeagent_plugins.csi.attachments import MANAGED_BY, MANAGER
+from nodeagent_plugins.csi.driver_objects import DriverObjects, check_lifecycle
 from nodeagent_plugins.csi.names import attachment_name, inline_handle
 from nodeagent_plugins.csi.selinux import needs_relabel
+from nodeagent_plugins.csi.sources import pod_information
 from tests.csi_driver.service import CONDITION, EXPAND, STAGE, STATS
 
 
@@ -307,3 +310,65 @@ def _drivers():
     from nodeagent.contracts.api import CSI_DRIVERS
 
     return CSI_DRIVERS
+
+
+@pytest.mark.parametrize("label", [True, False, None])
+async def test_mounts_with_a_label_follow_the_driver_object(harness, label):
+    harness.put_driver(seLinuxMount=label)
+    await harness.context.clock.settle()
+
+    assert await harness.kind.supports_label(harness.spec()) is (label is True)
+    assert not await harness.kind.supports_label(harness.inline())
+    harness.api.remove(_drivers(), "test.csi.example")
+    await harness.context.clock.settle()
+    assert not await harness.kind.supports_label(harness.spec())
+
+
+async def test_inline_volume_needs_a_driver_object():
+    check_lifecycle(None, "d", "Persistent")
+
+    with pytest.raises(TransientVolumeError, match=r'"Ephemeral" not supported by driver d \(no CSIDriver object\)$'):
+        check_lifecycle(None, "d", "Ephemeral")
+
+
+async def test_driver_objects_are_awaited_until_they_are_listed(harness, monkeypatch):
+    monkeypatch.setattr(driver_objects, "_SYNC_SECONDS", 0.001)
+    clock = harness.context.clock
+
+    assert await DriverObjects(None, clock).find("d") is None
+    with pytest.raises(TransientVolumeError, match="have not been listed yet"):
+        await DriverObjects(harness.api, clock).find("d")
+
+
+async def test_usage_is_required_of_a_volume_that_is_not_known_to_be_healthy(make_harness):
+    harness = await make_harness(capabilities=[STAGE, STATS], release=(1, 32))
+    harness.context.gates = make_gates(CSIVolumeHealth=True)
+    harness.service.usage = []
+
+    with pytest.raises(VolumeError, match="usage is nil"):
+        await harness.kind.measure(await mounted(harness), harness.spec())
+
+
+@pytest.mark.parametrize(
+    ("spec", "account"),
+    [({"service_account_name": "new", "service_account": "old"}, "new"), ({"service_account": "old"}, "old"), ({}, "")],
+)
+def test_driver_gets_the_service_account_of_the_pod(spec, account):
+    pod = make_pod(**spec)
+
+    assert pod_information(pod, ephemeral=False)["csi.storage.k8s.io/serviceAccount.name"] == account
+
+
+async def test_attachment_of_another_volume_is_not_adopted(harness):
+    await attaching(harness)
+    name, spec = attachment_name("volume-1", "test.csi.example", "node-1"), {"attacher": "test.csi.example"}
+    found = {
+        name: ({}, "volume-1", "node-1"),
+        "csi-other": ({}, "volume-2", "node-1"),
+    }
+    for each, (_, handle, node) in found.items():
+        metadata = {"name": each, "labels": {MANAGED_BY: MANAGER}}
+        metadata["annotations"] = {"csi.volume.kubernetes.io/volume-handle": handle}
+        harness.api.put(VOLUME_ATTACHMENTS, {"metadata": metadata, "spec": {**spec, "nodeName": node}})
+
+    assert await harness.kind.attachments() == [harness.kind.unique_name(harness.spec())]

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+from dataclasses import replace
 
 import pytest
 
-from nodeagent.base.release import Release, SelectedRelease
+from nodeagent.base.release import NEWEST, Release, SelectedRelease
+from nodeagent.config.features import build_gates
 from nodeagent.contracts.api import CSI_NODES, NODES
 from nodeagent.contracts.plugin_registry import RegisteredPlugin
 from nodeagent.errors import ApiConflict, ApiError, PluginRegistrationError
 from nodeagent.testing.clock import eventually
+from nodeagent.testing.context import make_context
 from nodeagent.testing.contracts import PluginHandlerContract
 from nodeagent.testing.plugins import load_plugin
 from nodeagent_plugins import csi
 from nodeagent_plugins.csi.drivers import NodeInfo
 from nodeagent_plugins.csi.kind import CsiVolumes
-from nodeagent_plugins.csi.node_labels import check_topology
+from nodeagent_plugins.csi.node_labels import MAX_SEGMENTS, check_topology
 from nodeagent_plugins.csi.node_objects import NodeObjectError, NodeObjects
 from nodeagent_plugins.csi.registration import CsiRegistration, LimitRefresh, highest_version
 
@@ -333,3 +337,63 @@ async def test_plugin_reports_the_node_as_not_ready_until_csi_node_exists(harnes
     assert await plugins.gather("nodeagent_report_node") == []
     for task in tasks:
         task.cancel()
+
+
+@pytest.mark.parametrize(("count", "permitted"), [(MAX_SEGMENTS, True), (MAX_SEGMENTS + 1, False)])
+def test_number_of_topology_segments_is_limited(count, permitted):
+    topology = {f"key-{number}": "v" for number in range(count)}
+
+    with contextlib.nullcontext() if permitted else pytest.raises(ValueError, match="65 topology segments"):
+        check_topology(topology, {})
+
+
+async def test_entry_of_a_driver_remains_while_another_endpoint_is_registered(harness, handler, plugin):
+    await handler.register(plugin)
+
+    await handler.deregister(replace(plugin, endpoint="/earlier.sock"))
+
+    assert [entry["name"] for entry in entries(harness)] == ["test.csi.example"]
+    assert harness.drivers.find("test.csi.example") is not None
+
+
+async def test_driver_of_a_standalone_node_is_registered_without_objects(harness, plugin):
+    handler = CsiRegistration(harness.drivers, None)
+
+    await handler.register(plugin)
+    assert harness.drivers.find("test.csi.example") is not None
+    await handler.deregister(plugin)
+    assert harness.drivers.find("test.csi.example") is None
+    harness.faults.set("NodeGetInfo", code="INTERNAL", message="metadata service")
+    with contextlib.suppress(PluginRegistrationError):
+        await handler.register(plugin)
+
+    assert not harness.api.made("patch")
+
+
+@pytest.mark.parametrize(("period", "calls"), [(None, 0), (0, 0), (5, 1)])
+async def test_limit_is_updated_at_the_shortest_period(harness, handler, objects, plugin, clock, period, calls):
+    harness.put_driver(nodeAllocatableUpdatePeriodSeconds=period)
+    await clock.settle()
+    refresh = asyncio.create_task(LimitRefresh(harness.drivers, harness.specs, objects, clock).run())
+    await handler.register(plugin)
+    await clock.settle()
+    before = len(harness.storage.calls("NodeGetInfo"))
+
+    await clock.advance(9.5)
+    assert len(harness.storage.calls("NodeGetInfo")) == before
+    await clock.advance(0.5)
+
+    await eventually(lambda: len(harness.storage.calls("NodeGetInfo")) == before + calls)
+    refresh.cancel()
+
+
+async def test_standalone_node_has_no_objects_of_drivers(tmp_path, clock):
+    gates = build_gates({"MutableCSINodeAllocatableCount": True}, NEWEST)
+    context = make_context(tmp_path, api=None, clock=clock, gates=gates)
+    plugins = load_plugin(csi, name="csi", context=context)
+    (kinds,) = plugins.provide_all("nodeagent_provide_persistent_volume_kinds", context=context)
+    loops = plugins.provide_all("nodeagent_provide_background_loops", context=context, plugins=plugins)
+
+    assert [kind.name for kind in kinds.value] == ["kubernetes.io~csi"]
+    assert [loop for each in loops for loop in each.value] == []
+    await context.cleanup.aclose()
