@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -325,3 +326,26 @@ async def test_invalid_set_of_pods_is_not_published(
     source = ExternalPodSource(connected, "node-1", clock)
     assert await _published(source, clock, lambda _: "Failed to watch pods of plugin" in caplog.text) == []
     assert "Failed to watch pods of plugin" in caplog.text
+
+
+async def test_credentials_are_requested_for_the_pod(plugin: FakePlugin, connected: Session) -> None:
+    plugin.responses["GetCredentials"] = api.GetCredentialsResponse()
+    credentials = ExternalCredentials(connected)
+
+    await credentials.credentials("registry.example/app", make_pod("web"))
+    assert json.loads(plugin.last("GetCredentials").pod)["metadata"]["name"] == "web"
+    await credentials.credentials("registry.example/app")
+    assert plugin.last("GetCredentials").pod == b""
+
+
+async def test_added_device_replaces_the_one_at_its_path(plugin: FakePlugin, call: HookCalls) -> None:
+    device = api.Device(container_path="/dev/a", host_path="/dev/new", permissions="r")
+    plugin.responses["MutateContainer"] = api.MutateContainerResponse(add_devices=[device])
+    before = [Device("/dev/a", "/dev/old", "mrw"), Device("/dev/b", "/dev/b", "mrw")]
+    config = replace(CONFIG, devices=before, user_image="app:1", image="sha256:1")
+
+    changed = await ContainerMutation(call).nodeagent_mutate_container(make_pod(), make_container(), config)
+
+    assert changed is not None
+    assert changed.devices == [before[1], Device("/dev/a", "/dev/new", "r")]
+    assert plugin.last("MutateContainer").config.image == "app:1"

@@ -37,6 +37,12 @@ def problems(entry: dict[str, Any], name: str = "shelf", *, is_root: bool = True
         ({"group": 5}, "plugins.shelf.group requires user"),
         ({"limits": {"memory": "lots"}}, "plugins.shelf.limits.memory must be a quantity of at least 1Mi"),
         ({"limits": {"cpu": "1m"}}, "plugins.shelf.limits.cpu must be a quantity of at least 10m"),
+        ({"command": None, "socket": "/" + "a" * 106}, ""),
+        ({"env": {"NODEAGENT_PLUGIN_SOCKET": "x"}}, "plugins.shelf.env must be the name of a variable other than"),
+        ({"workingDirectory": "a"}, "plugins.shelf.workingDirectory must be an absolute path"),
+        ({"workingDirectory": "/a"}, ""),
+        ({"limits": {"memory": "1Mi", "cpu": "10m"}}, ""),
+        ({"restart": {"initialSeconds": 3, "maxSeconds": 3}}, ""),
         ({"restart": {"initialSeconds": 9, "maxSeconds": 3}}, "plugins.shelf.restart.maxSeconds must not be less than"),
         ({"limits": {"memory": "64Mi", "cpu": "500m", "pids": 9}, "user": "shelf"}, ""),
     ],
@@ -70,3 +76,8 @@ def test_plugins_without_user_get_different_ids() -> None:
 
     assert len(set(ids.values())) == 100
     assert _allocate(["plugin_7"])["plugin_7"] in range(60600, 61000)
+
+
+@pytest.mark.parametrize(("directory", "count"), [("run", 1), ("/run", 0)])
+def test_directory_of_sockets_must_be_absolute(directory: str, count: int) -> None:
+    assert len(problems_of({"directory": directory, "plugins": {}}, is_root=True)) == count

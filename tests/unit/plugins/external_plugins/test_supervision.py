@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from nodeagent.base.aio import Backoff
 from nodeagent.errors import PluginDisconnected
 from nodeagent.testing import FakeClock
-from nodeagent_plugins.external_plugins.process import StartError, owner_of, prepare_directory
+from nodeagent_plugins.external_plugins import process
+from nodeagent_plugins.external_plugins.process import Owner, Process, StartError, owner_of, prepare_directory
 from nodeagent_plugins.external_plugins.session import NegotiationError, Session
 from nodeagent_plugins.external_plugins.settings import ExternalPlugin
 from nodeagent_plugins.external_plugins.supervision import Supervisor, supervise_socket
@@ -96,3 +98,74 @@ def test_unknown_user_is_reported() -> None:
 
     with pytest.raises(StartError, match="user 'nobody-has-this-name' does not exist"):
         owner_of(plugin, ())
+
+
+@pytest.mark.parametrize(
+    ("user", "group", "owner"),
+    [
+        ("root", None, Owner(0, 0)),
+        (0, 7, Owner(0, 7)),
+        (0, "root", Owner(0, 0)),
+        (4_000_000, None, Owner(4_000_000, 4_000_000)),
+    ],
+)
+def test_group_is_that_of_the_user_by_default(user: str | int, group: str | int | None, owner: Owner) -> None:
+    plugin = ExternalPlugin(name="shelf", capabilities=frozenset(), command=("/a",), user=user, group=group)
+
+    assert owner_of(plugin, ()) == owner
+
+
+def test_unknown_group_is_reported() -> None:
+    plugin = ExternalPlugin(name="shelf", capabilities=frozenset(), command=("/a",), user=0, group="no-such-group")
+
+    with pytest.raises(StartError, match="group 'no-such-group' does not exist"):
+        owner_of(plugin, ())
+
+
+class Popen:
+    """A process that was not started."""
+
+    pid = 123456
+
+    def __init__(self, code: int | None) -> None:
+        self.returncode, self.signals = code, list[int]()
+
+    def wait(self) -> int | None:
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        self.signals.append(number)
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (0, "exited with code 0"),
+        (3, "exited with code 3"),
+        (-9, "was killed by SIGKILL"),
+        (-200, "was killed by signal 200"),
+    ],
+)
+async def test_end_of_a_process_is_described(code: int, text: str) -> None:
+    assert Process(Popen(code)).result() == text  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("exited", "signals", "kills"), [(False, [signal.SIGTERM], [123456]), (True, [], [])])
+async def test_process_is_terminated_before_it_is_killed(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch, exited: bool, signals: list[int], kills: list[int]
+) -> None:
+    killed: list[int] = []
+    monkeypatch.setattr(process.os, "killpg", lambda pid, number: killed.append(pid))
+    popen = Popen(0 if exited else None)
+    running = Process(popen)  # type: ignore[arg-type]
+    if exited:
+        running.exited.set()
+
+    stop = asyncio.create_task(running.stop(clock))
+    await clock.settle()
+    assert (popen.signals, killed) == (signals, [])
+    for _ in range(30):
+        await clock.advance(1)
+    await stop
+
+    assert killed == kills
