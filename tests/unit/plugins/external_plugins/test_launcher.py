@@ -71,8 +71,8 @@ def test_reason_why_a_command_cannot_be_executed(
 ) -> None:
     (tmp_path / "shell").write_text("binary")
     (tmp_path / "run").write_text(content.format(root=tmp_path))
-    refused = os.path.normpath(tmp_path / denied) if denied else ""
-    monkeypatch.setattr(launcher.os, "access", lambda path, _: str(path) != refused)
+    missing = os.path.normpath(tmp_path / denied) if denied else ""
+    monkeypatch.setattr(launcher.os, "access", lambda path, _: str(path) != missing)
 
     found = launcher.obstacle(str(tmp_path / "run"))
 
