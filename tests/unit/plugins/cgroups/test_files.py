@@ -143,3 +143,19 @@ def test_cgroups_in_other_hierarchies_are_removed(kernel_v1, tmp_path):
     files.remove(("a",))
     assert not kernel_v1.exists("/a")
     assert devices.is_dir() and not (devices / "a").exists()
+
+
+@pytest.mark.parametrize("line", ["30 23 0:27 / - cgroup2 cgroup2 rw", "30 23 0:27 / /sys/fs/cgroup rw"])
+def test_incomplete_mount_is_ignored(line):
+    assert find_hierarchy(f"{line}\n{V2}") == find_hierarchy(V2)
+    assert find_hierarchy(line) is None
+
+
+@pytest.mark.parametrize("accounted", [True, False])
+def test_swap_is_limited_where_the_kernel_accounts_it(tmp_path, accounted):
+    memory = Hierarchy(False, {"memory": tmp_path}, ())
+    if accounted:
+        (tmp_path / "memory.memsw.limit_in_bytes").touch()
+
+    assert memory.limits_swap() is accounted
+    assert not Hierarchy(False, {"cpu": tmp_path}, ()).limits_swap()

@@ -11,7 +11,14 @@ from nodeagent.contracts.runtime import LinuxResources
 from nodeagent.testing import load_plugin, make_config, make_container, make_context, make_pod
 from nodeagent_plugins import cgroups
 from nodeagent_plugins.cgroups.formulas import cfs_quota, cpu_shares, cpu_weight
-from nodeagent_plugins.cgroups.resources import Policy, Swap, container_resources, page_size_name, pod_resources
+from nodeagent_plugins.cgroups.resources import (
+    Policy,
+    Swap,
+    container_resources,
+    page_size_name,
+    pod_cgroup_limits,
+    pod_resources,
+)
 
 MI = 1024**2
 
@@ -313,3 +320,41 @@ def test_limit_of_the_pod_does_not_prevent_swap():
     policy = Policy(unified=True, swap=Swap.LIMITED, memory_capacity_bytes=640 * MI, swap_capacity_bytes=100 * MI)
 
     assert container_resources(pod, one, policy).unified["memory.swap.max"] == str(10 * MI)
+
+
+@pytest.mark.parametrize(("limit", "pids"), [(-1, -1), (0, -1), (1, 1)])
+def test_number_of_processes_is_limited_on_request(limit, pids):
+    assert pod_cgroup_limits(make_pod(containers=["main"]), Policy(pids_limit=limit)).pids == pids
+
+
+@pytest.mark.parametrize(("unified", "files"), [(True, {"memory.min": str(32 * MI)}), (False, {})])
+def test_memory_of_a_pod_is_reserved_on_version_2(unified, files):
+    pod = make_pod(containers=[container(requests={"memory": "32Mi"}, limits={"memory": "64Mi"})])
+
+    assert pod_cgroup_limits(pod, Policy(unified=unified, memory_factor=0.9)).unified == files
+    assert pod_cgroup_limits(pod, Policy(unified=unified)).unified == {}
+
+
+@pytest.mark.parametrize(("factor", "throttled"), [(0.0, False), (0.5, True)])
+def test_memory_is_not_throttled_at_the_request(factor, throttled):
+    one = container(requests={"memory": "32Mi"}, limits={"memory": "64Mi"})
+
+    found = container_resources(make_pod(containers=[one]), one, Policy(unified=True, memory_factor=factor))
+
+    assert ("memory.high" in found.unified) is throttled
+
+
+@pytest.mark.parametrize(("capacity", "share"), [(64 * MI, 32 * MI), (63 * MI, 0)])
+def test_container_that_requests_more_than_the_host_has_no_swap(capacity, share):
+    one = container(requests={"memory": "64Mi"})
+    policy = Policy(
+        unified=True,
+        swap=Swap.LIMITED,
+        swap_with_limit=True,
+        memory_capacity_bytes=capacity,
+        swap_capacity_bytes=32 * MI,
+    )
+
+    found = container_resources(make_pod(containers=[one]), one, policy)
+
+    assert found.unified["memory.swap.max"] == str(share)
