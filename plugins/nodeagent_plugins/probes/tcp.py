@@ -65,8 +65,7 @@ def dial_error(error: OSError, where: str) -> str:
     """Return the upstream message for a failed connection."""
     if isinstance(error, socket.gaierror):
         return f"dial tcp: lookup {where.rpartition(':')[0] or where}: no such host"
-    known = error.errno is not None and error.errno > 0
-    text = os.strerror(error.errno).lower() if known and error.errno is not None else str(error)
+    text = os.strerror(error.errno).lower() if error.errno else str(error)
     if isinstance(error, ConnectionResetError | BrokenPipeError):
         return f"read tcp {where}: {text}"
     return f"dial tcp {where}: connect: {text}"

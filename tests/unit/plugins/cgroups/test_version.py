@@ -26,6 +26,8 @@ def test_version_1_is_rejected_by_setting_or_stated_release(agent, minor, origin
     ("minor", "origin", "setting", "events"),
     [
         (29, STATED, None, 0),
+        (30, STATED, None, 0),
+        (31, STATED, None, 1),
         (34, STATED, None, 1),
         (36, STATED, False, 1),
         (36, FOUND, None, 1),

@@ -412,3 +412,18 @@ async def test_runtime_without_sandbox_resources_is_reported(connection, runtime
 
     with pytest.raises(NotImplementedError):
         await runtime.update_sandbox_resources("s", LinuxResources(), LinuxResources(memory_limit_bytes=1))
+
+
+@pytest.mark.parametrize(
+    ("response", "driver"),
+    [
+        (cri.RuntimeConfigResponse(), ""),
+        (cri.RuntimeConfigResponse(linux=cri.LinuxRuntimeConfiguration(cgroup_driver=cri.CGROUPFS)), "cgroupfs"),
+        (cri.RuntimeConfigResponse(linux=cri.LinuxRuntimeConfiguration(cgroup_driver=cri.SYSTEMD)), "systemd"),
+        (UnimplementedError("unknown method"), ""),
+    ],
+)
+async def test_cgroup_driver_is_empty_if_the_runtime_does_not_report_it(response, driver, connection, runtime):
+    connection.responses["RuntimeConfig"] = response
+
+    assert await runtime.cgroup_driver() == driver

@@ -94,12 +94,13 @@ async def test_default_budget_is_one_gibibyte(node):
     assert len(node.left()) == 2
 
 
-async def test_negative_budget_is_unlimited(node):
+@pytest.mark.parametrize(("budget", "left"), [("-1", ["ended/0.log"]), ("0", [])])
+async def test_negative_budget_is_unlimited(node, budget, left):
     node.pod("ended")
 
-    await node.run(budget="-1")
+    await node.run(budget=budget)
 
-    assert node.left() == ["ended/0.log"]
+    assert node.left() == left
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 100), st.booleans()), max_size=20), st.integers(0, 500))

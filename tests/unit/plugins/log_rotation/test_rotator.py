@@ -134,8 +134,9 @@ async def test_two_files_keep_only_the_last_rotated_one(tmp_path, clock, runtime
 
 
 @pytest.mark.row("config.containerLogMaxSize")
-async def test_negative_size_disables_the_rotation(tmp_path, clock, runtime):
-    assert "log_rotation" not in loops_of(tmp_path, clock, runtime, container_log_max_size="-1")
+@pytest.mark.parametrize(("size", "rotated"), [("-1", False), ("0", True)])
+async def test_negative_size_disables_the_rotation(tmp_path, clock, runtime, size, rotated):
+    assert ("log_rotation" in loops_of(tmp_path, clock, runtime, container_log_max_size=size)) is rotated
 
 
 async def test_compressed_log_has_the_mode_of_the_original(tmp_path, clock, runtime):

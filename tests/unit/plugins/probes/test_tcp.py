@@ -43,3 +43,16 @@ async def test_failed_connection_has_the_reason(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(tcp, "open_connection", fail)
 
     assert await tcp.probe_tcp("10.0.0.1", 80, 1) == Outcome(OutcomeKind.FAILURE, output)
+
+
+@pytest.mark.parametrize(
+    ("error", "output"),
+    [
+        (OSError("no route"), "dial tcp h:80: connect: no route"),
+        (OSError(0, "odd"), "dial tcp h:80: connect: [Errno 0] odd"),
+        (ConnectionResetError(errno.ECONNRESET, "x"), "read tcp h:80: connection reset by peer"),
+        (BrokenPipeError(errno.EPIPE, "x"), "read tcp h:80: broken pipe"),
+    ],
+)
+def test_reason_of_an_error_without_number_is_its_text(error: OSError, output: str) -> None:
+    assert tcp.dial_error(error, "h:80") == output
