@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from nodeagent.contracts.stats import FilesystemStats
 from nodeagent.model.pod import Pod
 from nodeagent.testing import make_container, make_pod
 from nodeagent_plugins.eviction.local_storage import LimitedPods, find_excess, has_limit
@@ -99,3 +101,23 @@ def test_pods_with_limits_are_counted_until_they_are_removed():
     found = [pods.any(active) for active in ([], [plain], [plain, limited], [plain, limited], [plain], [limited])]
 
     assert found == [False, False, True, True, False, True]
+
+
+@pytest.mark.parametrize("parts", [{"logs": GI}, {"layer": GI}, {"logs": GI // 2, "layer": GI // 2}])
+def test_usage_at_the_limit_of_container_and_pod_is_accepted(parts: dict[str, int]):
+    pod = limited("1Gi")
+
+    assert find_excess(pod, pod_usage(pod, **parts), Layout.SINGLE) is None
+
+
+def test_usage_that_is_not_known_is_accepted():
+    pod = limited("1Gi", size="1Gi")
+    usage = pod_usage(pod, volumes={"cache": 0})
+    unknown = FilesystemStats(1)
+    volumes = [replace(each, filesystem=unknown) for each in usage.volumes]
+    containers = [replace(each, logs=unknown, rootfs=None) for each in usage.containers]
+
+    found = replace(usage, volumes=volumes, containers=containers, ephemeral_storage=None)
+
+    assert find_excess(pod, found, Layout.SINGLE) is None
+    assert find_excess(pod, replace(found, ephemeral_storage=unknown), Layout.SINGLE) is None
