@@ -49,6 +49,7 @@ class Actions:
         node.driver.recover()
         node.host.press(pids=0)
         node.runtime.report_truly()
+        node.logind.down = False
         node.disk.full = node.unruly.raises = node.unruly.hangs = False
         node.loop.crash_at, node.loop.thread_factor = None, 1.0
         node.trace.add("calm")
@@ -224,6 +225,33 @@ class Actions:
         node.driver.lose_power()
         node.trace.add("disk", f"{node.disk.lose_power()} files lost")
         node.loop.call_later(restart, self._start, context=Context())
+
+    def shut_down(self, restart: float, cancelled_after: float) -> bool | None:
+        """Shut the node down and start it again, unless the shutdown is cancelled after some seconds; 0 is never."""
+        node, process = self._node, self._node.process
+        started = node.loop.time()
+
+        def power_off(released: bool) -> None:
+            if released and node.process == process:
+                self._invariants.verify_shut_down(started)
+            node.crash()
+            node.runtime.lose_power()
+            node.driver.lose_power()
+            node.loop.call_later(restart, self._start, context=Context())
+
+        if not node.logind.prepare(power_off):
+            return False
+        self._invariants.shutdowns.append(started)
+        if cancelled_after:
+            self._after(cancelled_after, node.logind.cancel)
+        return None
+
+    def lose_bus(self, seconds: float) -> None:
+        """Close the connections to the system bus, and reject new ones for some time."""
+        logind = self._node.logind
+        logind.down = True
+        logind.disconnect()
+        self._after(seconds, lambda: setattr(logind, "down", False))
 
     def _start(self) -> None:
         if not self._node.process:

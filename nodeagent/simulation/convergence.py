@@ -18,8 +18,9 @@ _INFORMED_SECONDS = 2.0
 """Time after which the agent must act on information that it has received."""
 _NODE_CONDITIONS = ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
 _LEASE_SECONDS = 40
-_REJECTED = ("UnexpectedAdmissionError", "Evicted")
-"""Reasons of a pod whose admission ended with an error of a plugin, or that was rejected or evicted under pressure."""
+_REJECTED = ("UnexpectedAdmissionError", "Evicted", "NodeShutdown", "Terminated")
+"""Reasons of a pod whose admission ended with an error of a plugin, or that was rejected or ended because of a pressure
+or of a shutdown that was cancelled."""
 
 
 class Convergence:

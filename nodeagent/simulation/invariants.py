@@ -11,7 +11,7 @@ from nodeagent.simulation.api_objects import FINISHED, container_statuses, read_
 from nodeagent.simulation.apiserver import PODS, Change
 from nodeagent.simulation.config_volumes import MOUNT_PATH, is_complete, read_files
 from nodeagent.simulation.container_order import ContainerOrder
-from nodeagent.simulation.node import CPUS, Node
+from nodeagent.simulation.node import CPUS, SHUTDOWN_SECONDS, Node
 from nodeagent.simulation.pods import RULE_CODE
 from nodeagent.simulation.reported_status import ReportedStatus
 from nodeagent.simulation.restart_rate import RestartRate
@@ -36,6 +36,7 @@ class Invariants(Observer, Receiver):
     :ivar forced: UIDs of pods that a user has deleted without a grace period.
     :ivar pressures: start and end of the times at which pods are evicted.
     :ivar delays: start and end of the times at which containers may be stopped later than intended.
+    :ivar shutdowns: times at which a shutdown of the node was announced.
     """
 
     def __init__(self, node: Node) -> None:
@@ -44,6 +45,7 @@ class Invariants(Observer, Receiver):
         self.forced: set[str] = set()
         self.pressures: list[tuple[float, float]] = []
         self.delays: list[tuple[float, float]] = []
+        self.shutdowns: list[float] = []
         self.checked = 0
         self._informed: dict[str, float] = {}
         """Time at which the agent was informed that a pod no longer exists, by UID."""
@@ -187,8 +189,9 @@ class Invariants(Observer, Receiver):
     def ended(self, container: Container, cause: str) -> None:
         uid, name = container.sandbox.uid, container.name
         self._order.ended(container)
-        if cause in ("exit", "power") and container.signaled_at is None:
-            # Stopped containers may be started again because the pod was changed.
+        hooked = container.hook_requested_at is not None
+        if cause in ("exit", "power") and container.signaled_at is None and not hooked:
+            # Stopped containers may be started again because the pod was changed, or a probe failed.
             self._outcomes.setdefault((uid, name), []).append(container.exit_code)
             if self._order.restarts_all(container):
                 self._restart(uid)
@@ -276,7 +279,8 @@ class Invariants(Observer, Receiver):
         for start, end in self.pressures:
             if since is not None and start <= now and since <= self._evicted_until(end):
                 return 1
-        return self._graces.get(uid, 5)  # That of static pods.
+        grace = self._graces.get(uid, 5)  # That of static pods.
+        return min(grace, SHUTDOWN_SECONDS) if any(start <= now for start in self.shutdowns[-1:]) else grace
 
     def _evicted_until(self, end: float) -> float:
         """Return until when the runtime can be requested to stop pods because of a pressure that ended."""
@@ -285,6 +289,18 @@ class Invariants(Observer, Receiver):
             if started <= until:
                 until = max(until, ended + EVICTED_SECONDS)
         return until
+
+    def verify_shut_down(self, started: float) -> None:
+        """Verify that no container runs if the agent permits a shutdown before the period for pods has passed.
+
+        The pods of an API server that has not responded since the start of the agent are excepted.
+        """
+        if self._node.loop.time() - started >= SHUTDOWN_SECONDS:
+            return
+        known = {pod.uid for pod in self._node.agent.context.pods.all()} if self._node.agent is not None else set()
+        containers = [each for each in self._node.runtime.running() if each.sandbox.uid in known]
+        running = [f"{each.name} of pod {each.sandbox.uid}" for each in containers]
+        self._verify(not running, f"the node shuts down while the containers {running} run")
 
     def _of(self, sandbox: Sandbox) -> list[Container]:
         return [each for each in self._node.runtime.containers.values() if each.sandbox is sandbox]

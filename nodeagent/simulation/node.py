@@ -15,12 +15,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import dbus_fast.aio
 import grpc.aio
 import msgspec
 
 from nodeagent import hookimpl
 from nodeagent.agent import Agent
 from nodeagent.apiclient.connect import for_config
+from nodeagent.base.duration import Duration
 from nodeagent.base.release import NEWEST, OLDEST, Release
 from nodeagent.base.simulation.clock import SimulatedClock
 from nodeagent.base.simulation.disk import SimulatedDisk
@@ -36,6 +38,7 @@ from nodeagent.pluginmanager import GROUP, PluginManager
 from nodeagent.simulation.amounts import linux_resources
 from nodeagent.simulation.apiserver import SimulatedApiServer
 from nodeagent.simulation.channel import SimulatedChannel
+from nodeagent.simulation.logind import SimulatedLogind
 from nodeagent.simulation.runtime import SimulatedRuntime
 from nodeagent.simulation.transport import Network, SimulatedTransport
 from nodeagent.simulation.volume_driver import CLAIMS, PERSISTENT_VOLUME_CLAIMS, SimulatedDriver, claim_objects
@@ -48,6 +51,8 @@ NODE, NAMESPACE = "node-1", "default"
 DEVICE = "simulated.test/device"
 CPUS = 2
 MAX_PIDS = 1000
+SHUTDOWN_SECONDS = 20
+"""Longest grace period of pods in a shutdown."""
 PLUGINS = frozenset(
     {
         "claims",
@@ -156,9 +161,18 @@ class Node:
 
     :param directory: the disk; retained while the agent crashes.
     :param plugins: plugins under test by name, loaded in addition to the bundled ones.
+    :param shuts_down: whether the node has logind, and time for the pods before it shuts down.
     """
 
-    def __init__(self, seed: object, loop: SimulatedLoop, directory: Path, plugins: Mapping[str, object]) -> None:
+    def __init__(
+        self,
+        seed: object,
+        loop: SimulatedLoop,
+        directory: Path,
+        plugins: Mapping[str, object],
+        *,
+        shuts_down: bool = False,
+    ) -> None:
         self.loop, self.clock = loop, SimulatedClock(loop)
         self.trace = Trace(loop.time)
         self.runtime = SimulatedRuntime(seed, loop, self.clock, self.trace)
@@ -168,6 +182,7 @@ class Node:
         self.driver = SimulatedDriver(seed, directory / "root", self._is_running)
         self.host, self.unruly = Host(self.driver), Unruly()
         self.disk = SimulatedDisk(seed, directory / "root")
+        self.logind = SimulatedLogind(loop, self.trace)
         self.directory = directory
         self.manifests = directory / "manifests"
         self.agent: Agent | None = None
@@ -177,12 +192,13 @@ class Node:
         self.failure: BaseException | None = None
         """Exception with which the agent ended on its own."""
         self._plugins = dict(plugins)
+        self._bundled = PLUGINS | {"shutdown"} if shuts_down else PLUGINS
         self.manifests.mkdir(parents=True, exist_ok=True)
         (directory / "logs").mkdir(exist_ok=True)
         release = random.Random(f"{seed}/release").choice((OLDEST, NEWEST))
         self.is_latest = release is NEWEST
         """``True`` if the agent has the latest release, in which pods can be resized and have restart rules."""
-        self._loaded = _configuration(directory, release)
+        self._loaded = _configuration(directory, release, SHUTDOWN_SECONDS if shuts_down else 0)
         for claim in CLAIMS:
             for collection, obj in claim_objects(claim, NAMESPACE).items():
                 self.server.create(collection, obj, NAMESPACE if collection == PERSISTENT_VOLUME_CLAIMS else "")
@@ -191,6 +207,7 @@ class Node:
         """Return the attributes to replace: owner, name and value."""
         return [
             (grpc.aio, "insecure_channel", self._channel),
+            (dbus_fast.aio, "MessageBus", self.logind.bus),
             (os, "cpu_count", lambda: CPUS),
             (status_inputs, "swap_capacity_bytes", lambda: 0),
             # Each start of the agent would read the metadata of all installed distributions.
@@ -226,6 +243,7 @@ class Node:
         self.trace.add("agent", f"crash {process}")
         self.loop.drop(process)
         self.runtime.forget_clients()
+        self.logind.forget_clients()
         self.server.watches.clear()
         self.loop.crash_at = None
         self.loop.crashed = False
@@ -236,7 +254,7 @@ class Node:
     async def _run(self, process: int) -> None:
         try:
             plugins = PluginManager()
-            plugins.load_entry_points(_installed() - PLUGINS - set(self._plugins))
+            plugins.load_entry_points(_installed() - self._bundled - set(self._plugins))
             plugins.register(self.host, name="host", origin="nodeagent.simulation")
             plugins.register(self.unruly, name="unruly", origin="simulated")
             for name, plugin in self._plugins.items():
@@ -266,7 +284,7 @@ def _installed() -> set[str]:
     return {entry.name for entry in importlib.metadata.entry_points(group=GROUP)}
 
 
-def _configuration(directory: Path, release: Release) -> Loaded:
+def _configuration(directory: Path, release: Release, shutdown_seconds: int) -> Loaded:
     """Return the configuration of the node, which serves no ports."""
     from nodeagent.config.load import load_configuration
 
@@ -289,5 +307,6 @@ def _configuration(directory: Path, release: Release) -> Loaded:
         "content_type": "application/json",
         "static_pod_path": str(directory / "manifests"),
         "eviction_hard": {"pid.available": "10%"},
+        "shutdown_grace_period": Duration.of(seconds=shutdown_seconds),
     }
     return replace(loaded, config=msgspec.structs.replace(loaded.config, **changed))

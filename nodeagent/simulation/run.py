@@ -32,7 +32,8 @@ def simulate(seed: object, steps: Sequence[Step], hours: int, plugins: Mapping[s
     asyncio.set_event_loop(loop)
     try:
         with private_directory(seed) as directory:
-            node = Node(seed, loop, directory, plugins or {})
+            shuts_down = any(step.kind == "shut_down" for step in steps)
+            node = Node(seed, loop, directory, plugins or {}, shuts_down=shuts_down)
             invariants = Invariants(node)
             convergence, actions = Convergence(node), Actions(node, invariants)
             with isolated(seed, loop, node.clock, node.replacements()), node.disk.mounted():

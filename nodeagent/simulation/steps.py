@@ -164,6 +164,11 @@ def _jump(chance: random.Random) -> dict[str, Any]:
     return {"seconds": chance.choice((-3600, -60, -1, 1, 60, 3600))}
 
 
+def _shut_down(chance: random.Random) -> dict[str, Any]:
+    cancelled_after = round(chance.uniform(0.1, 20), 1) if chance.random() < 0.3 else 0
+    return {"restart": round(chance.uniform(0.1, 20), 2), "cancelled_after": cancelled_after}
+
+
 def _none(chance: random.Random) -> dict[str, Any]:
     return {}
 
@@ -212,6 +217,8 @@ _KINDS: dict[str, tuple[float, Callable[[random.Random], dict[str, Any]]]] = {
     "stop_agent": (0.5, _crash),
     "crash_agent": (3, _crash),
     "lose_power": (0.6, _crash),
+    "shut_down": (0.5, _shut_down),
+    "lose_bus": (0.3, _seconds),
     "end_sandbox": (0.7, _pick),
     "stop_api": (1, _seconds),
     "silence_api": (1, _seconds),
@@ -253,5 +260,5 @@ _ORDINARY = {
     "remove_images",
     "stop_agent",
 }
-_RESTARTS = {"stop_agent", "crash_agent", "lose_power"}
+_RESTARTS = {"stop_agent", "crash_agent", "lose_power", "shut_down"}
 FAULTS = frozenset(_KINDS) - _ORDINARY

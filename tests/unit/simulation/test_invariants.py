@@ -1,5 +1,7 @@
 """Tests for the invariants of a simulated node: each violation is recorded, permitted behavior is not."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from nodeagent.base.criproto import api_pb2 as cri
@@ -441,6 +443,42 @@ def test_container_may_exit_at_any_time(host, cause):
     host.add("a")
 
     host.end(host.start(host.container(host.sandbox("a"))), cause)
+
+    assert host.violation == ""
+
+
+@pytest.mark.parametrize(("now", "known", "permitted"), [(119.9, "a", False), (120.0, "a", True), (110.0, "b", True)])
+def test_shutdown_while_containers_run_is_a_violation(host, now, known, permitted):
+    host.start(host.container(host.sandbox("a")))
+    host.agent = SimpleNamespace(
+        context=SimpleNamespace(pods=SimpleNamespace(all=lambda: [SimpleNamespace(uid=known)]))
+    )
+    host.loop.now = now
+
+    host.invariants.verify_shut_down(100.0)
+
+    assert host.violation == ("" if permitted else "the node shuts down while the containers ['web of pod a'] run")
+
+
+@pytest.mark.parametrize(("shutdowns", "permitted"), [([101.0], True), ([], False)])
+def test_shutdown_shortens_the_grace_period(host, shutdowns, permitted):
+    host.add("a", grace=30)
+    container = host.start(host.container(host.sandbox("a")))
+    container.requested_at, host.loop.now, host.invariants.shutdowns = 101.0, 121.0, shutdowns
+
+    host.end(container, "killed")
+
+    assert (host.violation == "") == permitted
+
+
+def test_container_that_exits_during_its_hook_may_be_restarted(host):
+    host.add("a", policy="OnFailure")
+    sandbox = host.sandbox("a")
+    container = host.start(host.container(sandbox))
+    container.hook_requested_at = 1.0
+    host.end(container)
+
+    host.start(host.container(sandbox))
 
     assert host.violation == ""
 
