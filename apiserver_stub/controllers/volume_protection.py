@@ -56,7 +56,7 @@ class VolumeProtection:
             if b'"deletionTimestamp"' in record.data:
                 self._queue.add((collection, record.key))
         elif any(name in record.data for name in _USES_CLAIMS):
-            self._use(record.key, frozenset(claims_of(objects.decode(record.data))))
+            self._use(record.key, frozenset(_protected_by(objects.decode(record.data))))
 
     def remove(self, collection: str, record: Record) -> None:
         if collection == _PODS:
@@ -100,13 +100,25 @@ class VolumeProtection:
 
 def claims_of(pod: Object) -> Iterator[str]:
     """Yield the keys of the claims that *pod* uses; none unless it is assigned to a node and has not terminated."""
+    if objects.dig(pod, ("status", "phase")) not in _FINISHED:
+        yield from _protected_by(pod)
+
+
+def _protected_by(pod: Object) -> Iterator[str]:
+    """Yield the keys of the claims that remain because of *pod*.
+
+    A terminated pod protects its claims until it is deleted, as the kubelet may not have unmounted the volumes. Claims
+    of ephemeral volumes are deleted earlier, since finalizers of the pod may wait for that.
+    """
     spec, metadata = pod.get("spec") or {}, pod["metadata"]
-    if objects.dig(pod, ("status", "phase")) in _FINISHED or not spec.get("nodeName"):
+    if not spec.get("nodeName"):
         return
+    shut_down = "deletionTimestamp" in metadata and metadata.get("deletionGracePeriodSeconds") == 0
     for volume in spec.get("volumes") or ():
-        name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
-        if volume.get("ephemeral") is not None:
-            name = f"{metadata['name']}-{volume.get('name')}"
+        if volume.get("ephemeral") is None:
+            name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+        else:
+            name = "" if shut_down else f"{metadata['name']}-{volume.get('name')}"
         if name:
             yield objects.key_of(metadata["namespace"], name)
 
