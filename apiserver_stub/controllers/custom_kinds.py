@@ -117,7 +117,7 @@ class CustomKinds:
         definition = self._definitions.get(name)
         if definition is None:
             return
-        if is_protected(definition["spec"].get("group") or ""):
+        if is_protected(definition["spec"].get("group", "")):
             await self._write(name, _report_approval)
         if definition["spec"]["names"] != definition["status"].get("acceptedNames"):
             if await self._write(name, self._accept_names):
@@ -191,9 +191,9 @@ class CustomKinds:
         for definition in self._definitions.values():
             if definition["spec"].get("group") == group:
                 names = definition["status"].get("acceptedNames") or {}
-                resources.update((names.get("plural") or "", names.get("singular") or ""))
+                resources.update((names.get("plural", ""), names.get("singular", "")))
                 resources.update(names.get("shortNames") or ())
-                kinds.update((names.get("kind") or "", names.get("listKind") or ""))
+                kinds.update((names.get("kind", ""), names.get("listKind", "")))
         return resources, kinds
 
 

@@ -76,8 +76,10 @@ class CustomResourceCleanup:
 
     async def _process(self, name: str) -> None:
         record = self._context.store.collection(self._collection).get(name)
-        definition: Object = {} if record is None else objects.decode(record.data)
-        if not definition or not self._is_due(definition):
+        if record is None:
+            return
+        definition: Object = objects.decode(record.data)
+        if not self._is_due(definition):
             return
         started = self._started.setdefault(name, self._clock.now())
         if condition(definition, "Terminating").get("reason") not in (_IN_PROGRESS[1], _REMAINING[1]):
@@ -137,8 +139,10 @@ class CustomResourceCleanup:
 
     async def _update(self, name: str, change: Callable[[Object], None]) -> None:
         def decide(current: Record | None) -> Outcome:
-            obj: Object = {} if current is None else objects.decode(current.data)
-            if not obj or not self._is_due(obj):
+            if current is None:
+                raise LookupError(name)
+            obj: Object = objects.decode(current.data)
+            if not self._is_due(obj):
                 raise LookupError(name)
             before = objects.encode(obj)
             change(obj)

@@ -99,7 +99,7 @@ class Evaluator:
         return Proposal(found.replicas, found.metric, {"type": kind, field: found.status})
 
     async def _resource(self, source: Object, scaled: Scaled) -> Proposal:
-        name, target, container = source["name"], source["target"], source.get("container") or ""
+        name, target, container = source["name"], source["target"], source.get("container", "")
         label = "container resource" if container else "resource"
         identity = {"name": name, "container": container} if container else {"name": name}
         utilization, average = target.get("averageUtilization"), target.get("averageValue")

@@ -168,8 +168,8 @@ def _replicas(
     if counts_unready:
         values |= dict.fromkeys(unready, 0)
     estimated = ratio_of(values)
-    if tolerance.covers(estimated) or (ratio < 1.0 < estimated) or (estimated < 1.0 < ratio):
+    if tolerance.covers(estimated) or (ratio - 1.0) * (estimated - 1.0) < 0:
         return current
     replicas = math.ceil(estimated * len(values))
-    reverses = (estimated < 1.0 and replicas > current) or (estimated > 1.0 and replicas < current)
-    return current if reverses else replicas
+    # The number of pods may differ from that of replicas, so that the result may be opposite to the estimate.
+    return current if (replicas - current) * (estimated - 1.0) < 0 else replicas

@@ -177,3 +177,49 @@ async def test_deleted_default_range_is_kept_until_the_next_pass(store: MeteredS
     await controller.reconcile()
 
     assert store.read(KINDS.ranges, "kubernetes")["status"] == {}
+
+
+@pytest.mark.parametrize(
+    ("status", "note", "message"),
+    [
+        ("False", ["Configuration matches, but no addresses"], "no addresses"),
+        ("True", [], "no addresses"),
+        ("Unknown", [], "Kubernetes default Service CIDR is ready"),
+    ],
+)
+async def test_default_range_that_is_not_ready_is_reported_once(
+    store: MeteredStore, clock: FakeClock, status: str, note: list[str], message: str
+) -> None:
+    conditions = [
+        {"type": "Other", "status": "False", "reason": "Other", "message": "other"},
+        {"type": "Ready", "status": status, "reason": "R", "message": "no addresses"},
+    ]
+    spec = {"cidrs": ["10.0.0.0/24"]}
+    store.put(KINDS.ranges, {"metadata": {"name": "kubernetes"}, "spec": spec, "status": {"conditions": conditions}})
+    events = EventRecorder(store, "test", 3600, Identity(), clock)  # type: ignore[arg-type]
+    addresses = ServiceAllocators([ip_network("10.0.0.0/24")], range(30000, 30100), KINDS)
+    controller = DefaultServiceCidr(store, addresses, events)  # type: ignore[arg-type]
+
+    for _ in range(2):
+        await controller.reconcile()
+    async with running(store, events.run()):
+        await rest(store)
+
+    found = store.read(KINDS.ranges, "kubernetes")["status"]["conditions"]
+    assert [item["type"] for item in found] == ["Other", "Ready"]
+    assert found[1]["message"] == message
+    reports = [objects.decode(record.data) for record in store.collection("core/events").select()]
+    assert [(item["note"], item["reason"], item.get("series")) for item in reports] == [(n, "R", None) for n in note]
+
+
+async def test_reasons_of_an_inconsistent_default_range_are_reported(
+    store: MeteredStore, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    await default(store, clock, "10.0.0.0/24").reconcile()
+    controller = default(store, clock, "10.1.0.0/24")
+    for _ in range(2):
+        await controller.reconcile()
+    assert caplog.messages == [
+        "Invalid default ServiceCIDR: The default ServiceCIDR [10.0.0.0/24] does not match the controller flag"
+        " configurations [10.1.0.0/24]"
+    ]

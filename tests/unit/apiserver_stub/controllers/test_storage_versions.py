@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from apiserver_stub.apimachinery.request import RequestInfo
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.controllers.manager import ControllerManager
+from apiserver_stub.controllers.storage_version_status import with_entry
 from apiserver_stub.controllers.storage_versions import StorageVersions, supported_versions
 from apiserver_stub.controllers.workloads.storage_version_gc import StorageVersionGarbageCollector
 from apiserver_stub.feature_gates import build_gates
@@ -109,6 +111,32 @@ async def test_different_encodings_have_no_common_version(store: MeteredStore, c
     ]
 
 
+@pytest.mark.parametrize(
+    ("status", "encoding", "before", "retained"),
+    [
+        ("True", "apps/v1", "apps/v1", True),
+        ("True", "apps/v2", "apps/v1", False),
+        ("True", "apps/v1", None, True),
+        ("False", "apps/v1", None, False),
+    ],
+)
+async def test_condition_retains_the_time_until_the_common_version_changes(
+    store: MeteredStore, clock: FakeClock, status: str, encoding: str, before: str | None, retained: bool
+) -> None:
+    add_lease(store, "a")
+    put_version(store, entry("a", before or encoding))
+    found, time = store.read(VERSIONS, "apps.deployments"), "2020-01-01T00:00:00Z"
+    common = {} if before is None else {"commonEncodingVersion": before}
+    condition = {"type": "AllEncodingVersionsEqual", "status": status, "lastTransitionTime": time}
+    found["status"] |= {"conditions": [{"type": "Other"}, condition], **common}
+
+    new = with_entry(found["status"], entry("a", encoding), "2026-01-01T00:00:00Z")
+
+    assert [item["type"] for item in new["conditions"]] == ["Other", "AllEncodingVersionsEqual"]
+    assert (new["conditions"][1]["lastTransitionTime"] == time) is retained
+    assert new["commonEncodingVersion"] == encoding
+
+
 def test_versions_include_resources_that_share_objects() -> None:
     found = {item.name: item for item in supported_versions(KNOWN, REGISTRY)}
 
@@ -163,6 +191,29 @@ def test_other_requests_do_not_wait(store: MeteredStore, clock: FakeClock, info:
     reporter(store, clock).check(info)
 
 
+@pytest.mark.parametrize(
+    "info",
+    [
+        RequestInfo("update", "/", "coordination.k8s.io", "v1", "leases", namespace="default"),
+        RequestInfo("create", "/", "", "v1", "pods", namespace="kube-system"),
+    ],
+)
+def test_writes_of_clients_wait_in_all_namespaces(store: MeteredStore, clock: FakeClock, info: RequestInfo) -> None:
+    with pytest.raises(ApiError, match="wait for storage version registration"):
+        reporter(store, clock).check(info)
+
+
+@pytest.mark.parametrize("gates", [{}, {**GATES, "APIServerIdentity": False}])
+async def test_versions_remain_without_the_gates(store: MeteredStore, clock: FakeClock, gates: dict[str, bool]) -> None:
+    collectors = [StorageVersionGarbageCollector]
+    manager = ControllerManager(collectors, context(store), REGISTRY, Identity(), build_gates(gates), clock)
+    put_version(store, entry("unknown"))
+    task = asyncio.ensure_future(manager.run())
+    await rest(store)
+    task.cancel()
+    assert store.read(VERSIONS, "apps.deployments") is not None
+
+
 async def test_versions_of_ended_servers_are_removed(store: MeteredStore, clock: FakeClock) -> None:
     manager = ControllerManager(
         [StorageVersionGarbageCollector], context(store), REGISTRY, Identity(), build_gates(GATES), clock
@@ -174,6 +225,7 @@ async def test_versions_of_ended_servers_are_removed(store: MeteredStore, clock:
     async with running(store, manager.run()):
         await rest(store)
         both = store.read(VERSIONS, "apps.deployments")["status"]
+        add_lease(store, "new")
         store.remove(LEASES, "kube-system/b")
         await rest(store)
         one = store.read(VERSIONS, "apps.deployments")["status"]

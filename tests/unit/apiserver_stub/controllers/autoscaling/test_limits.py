@@ -25,10 +25,14 @@ def limit(
         (9, 3, 6, "ScaleUpLimit"),
         (9, 1, 4, "ScaleUpLimit"),
         (20, 8, 10, "TooManyReplicas"),
+        (20, 5, 10, "TooManyReplicas"),
+        (6, 3, 6, "DesiredWithinRange"),
+        (1, 1, 1, "DesiredWithinRange"),
+        (0, 1, 1, "TooFewReplicas"),
     ],
 )
 def test_default_limits(desired: int, current: int, expected: int, reason: str) -> None:
-    found = limit(desired, current)
+    found = limit(desired, current, history=History([(0.0, current)]))
     assert (found.replicas, found.limit[0], found.limited) == (expected, reason, expected != desired)
 
 
@@ -37,7 +41,7 @@ def test_highest_recommendation_of_five_minutes_takes_effect() -> None:
     assert limit(6, 6, history=history).replicas == 6
 
     during = limit(2, 6, history=history, now=1200)
-    after = limit(2, 6, history=history, now=1301)
+    after = limit(2, 6, history=History([(1000, 6)]), now=1300)
 
     assert (during.replicas, during.stabilization[0]) == (6, "ScaleDownStabilized")
     assert (after.replicas, after.stabilization[0]) == (2, "ReadyForNewScale")
@@ -82,10 +86,40 @@ def test_policies_limit_the_rate(policy: str, policies: list[Any], up: int, down
     assert (lower.replicas, lower.limit[0]) == (down, "ScaleDownLimit")
 
 
+@pytest.mark.parametrize(
+    ("desired", "current", "expected", "reason"),
+    [
+        (8, 6, 8, "DesiredWithinRange"),
+        (9, 6, 8, "ScaleUpLimit"),
+        (11, 8, 10, "TooManyReplicas"),
+        (11, 9, 10, "TooManyReplicas"),
+        (4, 6, 4, "DesiredWithinRange"),
+        (3, 6, 4, "ScaleDownLimit"),
+        (0, 3, 1, "TooFewReplicas"),
+        (0, 2, 1, "TooFewReplicas"),
+        (6, 6, 6, "DesiredWithinRange"),
+    ],
+)
+def test_sizes_within_policies_and_limits(desired: int, current: int, expected: int, reason: str) -> None:
+    rules = {"policies": [PODS], "stabilizationWindowSeconds": 0}
+    found = limit(desired, current, behavior={"scaleUp": rules, "scaleDown": rules})
+    assert (found.replicas, found.limit[0]) == (expected, reason)
+
+
 def test_rate_includes_the_changes_of_the_period() -> None:
     rules = {"policies": [PODS], "stabilizationWindowSeconds": 0}
     behavior, history = {"scaleUp": rules, "scaleDown": rules}, History()
     record_change(4, 6, behavior, history, 1000)
 
     assert limit(10, 6, behavior=behavior, history=history, now=1030).replicas == 6
-    assert limit(10, 6, behavior=behavior, history=history, now=1061).replicas == 8
+    assert limit(10, 6, behavior=behavior, history=history, now=1060).replicas == 8
+
+
+def test_rate_includes_all_changes_of_the_longest_period() -> None:
+    rules = {"policies": [{**PODS, "value": 5}], "stabilizationWindowSeconds": 0}
+    behavior, history = {"scaleUp": rules, "scaleDown": rules}, History()
+    record_change(3, 4, behavior, history, 960)
+    record_change(4, 6, behavior, history, 1000)
+    record_change(6, 8, behavior, history, 1030)
+
+    assert limit(10, 8, behavior=behavior, history=history, now=1040).replicas == 9

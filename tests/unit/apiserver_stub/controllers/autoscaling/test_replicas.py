@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from apiserver_stub.controllers.autoscaling.pod_groups import PodMetric, RequestMissing, requested
+from apiserver_stub.controllers.autoscaling.pod_groups import PodMetric, RequestMissing, group_pods, requested
 from apiserver_stub.controllers.autoscaling.replicas import (
     NoReplicaCount,
     PodLoad,
@@ -81,6 +81,76 @@ def test_unready_pods_count_as_idle_when_others_require_more() -> None:
     assert utilization(metrics(a=2000, b=0), pods).replicas == 4
     assert utilization(metrics(a=600), pods).replicas == 2
 
+    assert utilization(metrics(a=1050), pods).replicas == 2  # The average is 52 %.
+
+
+def test_missing_pods_have_no_effect_when_others_are_at_the_target() -> None:
+    assert utilization(metrics(a=500), [pod("a"), pod("b")]).replicas == 2
+
+
+@pytest.mark.parametrize(
+    ("used", "target", "current"),
+    [
+        ({"a": 700, "b": 700}, 90, 1),  # 88 % of the target, but three pods.
+        ({"a": 2000, "b": 2000}, 50, 10),  # 266 % of the target, but three pods.
+    ],
+)
+def test_size_does_not_change_against_the_load(used: dict[str, int], target: int, current: int) -> None:
+    pods = [pod("a"), pod("b"), pod("c")]
+    assert utilization(metrics(**used), pods, target=target, current=current).replicas == current
+
+
+SECOND = timedelta(seconds=1)
+
+
+@pytest.mark.parametrize(
+    ("status", "started", "changed", "measured", "unready"),
+    [
+        ("True", 60, 30, 0, False),
+        ("True", 60, 30, 15, False),
+        ("True", 60, 30, 16, True),
+        ("True", 299, 10, 0, True),
+        ("True", 300, 10, 0, False),
+        ("False", 60, 30, 0, True),
+        ("False", 400, 370, 0, False),
+        ("False", 400, 371, 0, True),
+        ("True", 400, 10, 0, False),
+    ],
+)
+def test_readiness_during_and_after_the_start(
+    status: str, started: int, changed: int, measured: int, *, unready: bool
+) -> None:
+    """Ages in seconds; the usage is measured over 15 seconds."""
+    start, change = ((NOW - age * SECOND).isoformat() for age in (started, changed))
+    found = pod("a", ready=status, started=start, changed=change)
+    usage = {"a": PodMetric(1, NOW - measured * SECOND, 15)}
+    assert group_pods([found], usage, "cpu", NOW).unready == frozenset("a" if unready else "")
+    assert group_pods([found], usage, "memory", NOW).ready == 1
+
+
+def test_groups_of_pods() -> None:
+    deleting = PodView(Metadata("deleting", "default", deleted_at=OLD), status=PodStatus("Running"))
+    unknown = PodView(Metadata("unknown", "default"), status=PodStatus("Running", started_at=OLD))
+    no_start = PodView(
+        Metadata("no-start", "default"),
+        status=PodStatus("Running", conditions=(Condition("Ready", "True", None, OLD),)),
+    )
+    no_change = PodView(
+        Metadata("no-change", "default"),
+        status=PodStatus("Running", conditions=(Condition("Ready", "True"),), started_at=OLD),
+    )
+    pods = [pod("a"), pod("pending", phase="Pending"), pod("failed", phase="Failed"), pod("missing")]
+    pods += [deleting, unknown, no_start, no_change]
+    values = {name: PodMetric(1, NOW) for name in ("a", "pending", "failed", "deleting", "unknown")}
+    values |= {name: PodMetric(1, NOW) for name in ("no-start", "no-change")}
+
+    found = group_pods(pods, values, "cpu", NOW)
+
+    assert found.ready == 1
+    assert found.unready == {"pending", "unknown", "no-start", "no-change"}
+    assert found.missing == {"missing"}
+    assert found.ignored == {"failed", "deleting"}
+
 
 def test_cpu_of_a_pod_that_starts_does_not_count() -> None:
     started = (NOW - timedelta(minutes=1)).isoformat()
@@ -122,6 +192,7 @@ def test_value_for_all_pods_determines_the_replicas() -> None:
     assert for_value(3, 3, 2.0, Tolerance()) == 6
     assert for_value(3, 2, 2.0, Tolerance()) == 4
     assert for_value(3, 3, 1.05, Tolerance()) == 3
+    assert [for_value(20, 20, ratio, Tolerance()) for ratio in (0.89, 0.9, 1.1, 1.11)] == [18, 20, 20, 23]
     assert for_value(0, 0, 2.5, Tolerance()) == 3
     assert for_value_per_pod(4, 45_000, 10_000, Tolerance()) == 5
     assert for_value_per_pod(4, 42_000, 10_000, Tolerance()) == 4
