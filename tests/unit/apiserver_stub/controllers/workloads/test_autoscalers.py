@@ -250,8 +250,7 @@ async def test_custom_and_external_metrics_are_evaluated(store: MeteredStore) ->
         assert size(found) == 4  # 50 / 15 from the external metric; the object requires 3.
         assert any("external metric depth() above target" in note for note in found.notes())
     current = [item[item["type"].lower()]["current"] for item in status["currentMetrics"]]
-    assert set(current[0]) == {"value"}
-    assert set(current[1]) == {"averageValue"}
+    assert current == [{"value": "30"}, {"averageValue": "12500m"}]
     assert "/apis/custom.metrics.k8s.io/v1beta1/namespaces/default/services/web/rate" in metrics.requests
 
 
@@ -276,6 +275,10 @@ async def test_two_autoscalers_of_the_same_pods_do_not_scale_them(store: Metered
         await evaluate(found)
         assert size(found) == 2
         assert conditions(found)["ScalingActive"] == ("False", "AmbiguousSelector")
+        await found.delete(AUTOSCALERS, WEB)
+        await evaluate(found)
+        assert size(found) == 4
+        assert conditions(found, "second")["ScalingActive"] == ("True", "ValidMetricFound")
 
 
 async def test_autoscaler_of_version_1_is_processed(store: MeteredStore) -> None:
@@ -288,6 +291,9 @@ async def test_autoscaler_of_version_1_is_processed(store: MeteredStore) -> None
         await found.create("horizontalpodautoscalers", old, "autoscaling", "v1")
         assert size(found) == 3
         assert conditions(found)["ScalingLimited"] == ("True", "TooManyReplicas")
+        obj = found.read(AUTOSCALERS, WEB)
+    assert obj["apiVersion"] == "autoscaling/v2"
+    assert obj["spec"]["metrics"][0]["resource"]["target"] == {"type": "Utilization", "averageUtilization": 40}
 
 
 @pytest.mark.parametrize(("enabled", "replicas", "active"), [(True, 4, "True"), (False, 2, "False")])
@@ -315,3 +321,79 @@ async def test_tolerance_of_the_behavior_takes_effect(store: MeteredStore) -> No
         gates={"HPAConfigurableTolerance": True, "release": NEWEST},
     ) as found:
         assert size(found) == 3
+
+
+async def test_status_remains_if_the_target_is_deleted(store: MeteredStore) -> None:
+    metrics = Metrics(FakeClock())
+    metrics.millicores = 80
+    async with autoscaled(store, metrics) as found:
+        before = found.read(AUTOSCALERS, WEB)["status"]
+        await found.delete(DEPLOYMENTS, WEB)
+        await evaluate(found)
+        after = found.read(AUTOSCALERS, WEB)["status"]
+    numbers = ("currentReplicas", "desiredReplicas", "lastScaleTime")
+    assert [after[name] for name in numbers] == [2, 4, before["lastScaleTime"]]
+    times = [{item["type"]: item["lastTransitionTime"] for item in obj["conditions"]} for obj in (before, after)]
+    assert times[0]["ScalingActive"] == times[1]["ScalingActive"]
+    assert times[0]["AbleToScale"] < times[1]["AbleToScale"]
+
+
+async def test_metrics_are_evaluated_at_the_maximum(store: MeteredStore) -> None:
+    metrics = Metrics(FakeClock())
+    metrics.millicores = 50
+    async with autoscaled(store, metrics, maxReplicas=2) as found:
+        assert conditions(found)["ScalingActive"] == ("True", "ValidMetricFound")
+        await evaluate(found)
+        first = found.read(AUTOSCALERS, WEB)["status"]["conditions"]
+        await evaluate(found)
+        assert found.read(AUTOSCALERS, WEB)["status"]["conditions"] == first
+
+
+async def test_first_of_equal_metrics_is_the_reason(store: MeteredStore) -> None:
+    metrics = Metrics(FakeClock())
+    metrics.documents["external.metrics.k8s.io/v1beta1"] = {"items": [{"value": "40"}]}
+
+    def external(name: str) -> Object:
+        target = {"type": "AverageValue", "averageValue": "10"}
+        return {"type": "External", "external": {"metric": {"name": name}, "target": target}}
+
+    async with autoscaled(store, metrics, metrics=[external("a"), external("b")]) as found:
+        assert size(found) == 4
+        assert "New size: 4; reason: external metric a() above target" in found.notes()
+
+
+async def test_failed_metric_does_not_matter_at_the_target(store: MeteredStore) -> None:
+    metrics = Metrics(FakeClock())
+    metrics.millicores = 50
+    pods = {"type": "Pods", "pods": {"metric": {"name": "m"}, "target": {"type": "AverageValue", "averageValue": "1"}}}
+    async with autoscaled(store, metrics, metrics=[CPU, pods]) as found:
+        assert conditions(found)["ScalingActive"] == ("True", "ValidMetricFound")
+
+
+async def test_only_selected_pods_of_the_namespace_are_measured(store: MeteredStore) -> None:
+    metrics = Metrics(FakeClock())
+    metrics.millicores = 80
+    for namespace, label in (("default", "other"), ("other", "web")):
+        pod = {"metadata": {"name": "x", "namespace": namespace, "uid": f"{namespace}-x", "labels": {"app": label}}}
+        spec = {"nodeName": "n", "containers": [{"name": "without-request"}]}
+        store.put("core/pods", {**pod, "spec": spec, "status": {"phase": "Running"}})
+    async with autoscaled(store, metrics) as found:
+        assert size(found) == 4
+
+
+@pytest.mark.parametrize(
+    ("described", "path"),
+    [
+        ({"kind": "Service", "name": "web"}, "namespaces/default/services/web"),
+        ({"apiVersion": "example.com/v1", "kind": "Thing", "name": "t"}, "namespaces/default/things.example.com/t"),
+        ({"apiVersion": "v1", "kind": "Node", "name": "n"}, "nodes/n"),
+    ],
+)
+async def test_metric_of_an_object_determines_the_size(store: MeteredStore, described: Object, path: str) -> None:
+    metrics = Metrics(FakeClock())
+    metrics.documents["custom.metrics.k8s.io/v1beta1"] = {"items": [{"value": "30"}]}
+    target = {"type": "Value", "value": "20"}
+    source = {"describedObject": described, "metric": {"name": "rate"}, "target": target}
+    async with autoscaled(store, metrics, metrics=[{"type": "Object", "object": source}]) as found:
+        assert size(found) == 3
+    assert f"/apis/custom.metrics.k8s.io/v1beta1/{path}/rate" in metrics.requests
