@@ -21,7 +21,6 @@ from apiserver_stub.controllers.loop import run_controller
 from apiserver_stub.controllers.work_queue import WorkQueue
 from apiserver_stub.scheduling.pod_claims import (
     PodClaim,
-    can_be_reserved,
     claim_names,
     claims_of,
     is_owned_by,
@@ -170,8 +169,7 @@ class ClaimController:
             return  # The scheduler reserves the claims.
         for name in claim_names(pod):
             claim = self._claim(pod["metadata"]["namespace"], name)
-            allocated = claim is not None and dig(claim, ("status", "allocation")) is not None
-            if claim and allocated and not is_reserved_for(claim, pod["metadata"]["uid"]) and can_be_reserved(claim):
+            if claim is not None and not is_reserved_for(claim, pod["metadata"]["uid"]):
                 await reserve_claim(self._store, self._names, claim, pod)
 
     async def _provide(self, pod: Object, entry: PodClaim) -> str:
@@ -188,7 +186,7 @@ class ClaimController:
             if claim is not None and is_owned_by(claim, uid):
                 return ""
         existing = self._owned.get(uid, {}).get(entry.name)
-        if existing is not None and self._read(self._names.claims, existing) is not None:
+        if existing is not None:
             return existing.rpartition("/")[2]
         try:
             return await self._create(pod, entry)

@@ -6,6 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
+from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.controllers.devices.claim_controller import (
     ClaimController,
     device_resources,
@@ -28,10 +31,10 @@ ALLOCATION: Object = {"devices": {"results": []}}
 
 
 @asynccontextmanager
-async def controller(store: MeteredStore) -> AsyncIterator[None]:
+async def controller(store: MeteredStore, clock: FakeClock | None = None) -> AsyncIterator[None]:
     resource = device_resources(REGISTRY, Identity())
     assert resource is not None
-    found = ClaimController(context(store), resource, Identity(), 60, FakeClock())
+    found = ClaimController(context(store), resource, Identity(), 60, clock or FakeClock())
     async with running(store, found.run()):
         await rest(store)
         yield
@@ -197,7 +200,9 @@ async def test_other_consumers_keep_the_claim(store: MeteredStore) -> None:
         assert users(store) == ["a", "b"]
 
 
-async def test_unused_claim_that_is_being_deleted_is_removed(store: MeteredStore) -> None:
+async def test_unused_claim_that_is_being_deleted_is_removed(
+    store: MeteredStore, caplog: pytest.LogCaptureFixture
+) -> None:
     store.put(CLAIMS, claim("unused", deletionTimestamp="2026-01-01T00:00:00Z"))
     store.put(CLAIMS, claim("other", deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["x", FINALIZER]))
     store.put(PODS, pod(node="n", phase="Running", gpu={"resourceClaimName": "used"}))
@@ -205,6 +210,7 @@ async def test_unused_claim_that_is_being_deleted_is_removed(store: MeteredStore
     async with controller(store):
         names = {item["metadata"]["name"]: item["metadata"]["finalizers"] for item in claims(store)}
     assert names == {"other": ["x"], "used": [FINALIZER]}
+    assert caplog.messages == []
 
 
 async def test_generated_claim_of_a_terminated_pod_is_deleted() -> None:
@@ -238,6 +244,144 @@ async def test_claim_is_released_when_its_pod_ends(store: MeteredStore) -> None:
         await rest(store)
         assert users(store) == []
     assert (sorted(before), during) == (["p", "q"], ["q"])
+
+
+async def test_claim_is_released_when_another_pod_replaces_its_pod(store: MeteredStore) -> None:
+    store.put(PODS, pod(node="n", phase="Running", gpu=BY_NAME))
+    store.put(CLAIMS, claim(users=("p",)))
+    async with controller(store):
+        before = users(store)
+        metadata = {"name": "p", "namespace": "n", "uid": "another"}
+        store.put(PODS, {"metadata": metadata, "spec": {"containers": []}, "status": {}})
+        await rest(store)
+        assert (before, users(store)) == (["p"], [])
+
+
+async def test_pod_with_claims_and_extended_resources_reserves_its_claim(store: MeteredStore) -> None:
+    found = pod(node="n", phase="Running", gpu=BY_NAME)
+    found["status"]["extendedResourceClaimStatus"] = {"resourceClaimName": "extended", "requestMappings": []}
+    store.put(PODS, found)
+    store.put(CLAIMS, claim())
+    async with controller(store):
+        assert users(store) == ["p"]
+
+
+async def test_objects_without_claims_and_owners_are_ignored(
+    store: MeteredStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    annotations = {"resource.kubernetes.io/pod-claim-name": "gpu"}
+    store.put(TEMPLATES, template())
+    store.put(PODS, pod("plain"))
+    store.put(CLAIMS, claim("of-no-pod", allocated=False, annotations=annotations))
+    store.put(CLAIMS, claim("without-name", allocated=False, ownerReferences=owned_by("p")))
+    async with controller(store):
+        store.remove(TEMPLATES, "n/t")
+        store.remove(PODS, "n/plain")
+        store.remove(CLAIMS, "n/of-no-pod")
+        store.put(TEMPLATES, template())
+        store.put(PODS, pod(gpu=BY_TEMPLATE))
+        await rest(store)
+        assert len(claims(store)) == 2
+    assert caplog.messages == []
+
+
+async def test_generated_claims_are_reported_again_if_the_status_lacks_them(store: MeteredStore) -> None:
+    store.put(TEMPLATES, template())
+    store.put(PODS, pod(a=BY_TEMPLATE, b=BY_TEMPLATE))
+    async with controller(store):
+        first = {item["name"]: item["resourceClaimName"] for item in statuses(store)}
+        store.remove(CLAIMS, f"n/{first['a']}")
+        store.put(PODS, pod(a=BY_TEMPLATE, b=BY_TEMPLATE))
+        await rest(store)
+        second = {item["name"]: item["resourceClaimName"] for item in statuses(store)}
+        assert len(claims(store)) == 2
+    assert second["b"] == first["b"]
+    assert second["a"] != first["a"]
+
+
+def statuses(store: MeteredStore) -> list[Object]:
+    found: list[Object] = store.read(PODS, "n/p")["status"]["resourceClaimStatuses"]
+    return found
+
+
+async def test_statuses_of_other_claims_remain(store: MeteredStore) -> None:
+    store.put(TEMPLATES, template())
+    found = pod(a=BY_TEMPLATE, b=BY_TEMPLATE)
+    found["status"]["resourceClaimStatuses"] = [{"name": "b"}, {"name": "a", "resourceClaimName": "missing"}]
+    store.put(PODS, found)
+    async with controller(store):
+        assert [item["name"] for item in statuses(store)] == ["b", "a"]
+        assert statuses(store)[1]["resourceClaimName"] != "missing"
+
+
+@pytest.mark.parametrize("status", [{"phase": "Pending"}, None])
+async def test_names_are_not_reported_to_another_pod(store: MeteredStore, status: Object | None) -> None:
+    def replace(collection: str, key: str) -> None:
+        if collection == PODS:
+            store.before_update = None
+            other = pod(a=BY_TEMPLATE)
+            other["metadata"]["uid"] = "another"
+            store.put(PODS, {**other, "status": {**(status or {}), "resourceClaimStatuses": [{"name": "a"}]}})
+
+    store.put(TEMPLATES, template())
+    store.put(PODS, {**pod(a=BY_TEMPLATE), "status": status})
+    store.before_update = replace
+    async with controller(store):
+        assert statuses(store) == [{"name": "a"}]
+
+
+@pytest.mark.parametrize("status", [{}, None])
+async def test_names_are_reported_to_a_pod_without_status(store: MeteredStore, status: Object | None) -> None:
+    store.put(TEMPLATES, template())
+    store.put(PODS, {**pod(a=BY_TEMPLATE), "status": status})
+    async with controller(store):
+        assert [item["name"] for item in statuses(store)] == ["a"]
+
+
+@pytest.mark.parametrize(("reason", "created"), [("Conflict", 1), ("NotFound", 0)])
+async def test_rejected_claim_is_created_again_unless_something_is_missing(
+    store: MeteredStore, reason: str, created: int
+) -> None:
+    count = 0
+
+    def reject(collection: str, key: str) -> None:
+        nonlocal count
+        if collection == CLAIMS:
+            count += 1
+            if count == 1:
+                raise ApiError(409, reason, "rejected", {})
+
+    store.put(TEMPLATES, template())
+    store.put(PODS, pod(gpu=BY_TEMPLATE))
+    store.before_update = reject
+    clock = FakeClock()
+    async with controller(store, clock):
+        await clock.advance(120)
+        await rest(store)
+        events = [store.read("core/events", record.key)["note"] for record in store.collection("core/events").select()]
+    assert events == ["PodResourceClaim gpu: rejected"]
+    assert len(claims(store)) == created
+
+
+@pytest.mark.parametrize(("reason", "retried"), [("Conflict", False), ("NotFound", False), ("InternalError", True)])
+async def test_failed_deletion_of_a_generated_claim_is_retried(
+    store: MeteredStore, caplog: pytest.LogCaptureFixture, reason: str, *, retried: bool
+) -> None:
+    def reject(collection: str, key: str) -> None:
+        if collection == CLAIMS and "deletionTimestamp" not in store.read(*(collection, key))["metadata"]:
+            attempts.append(key)
+            if len(attempts) == 2:  # The first update releases the claim.
+                raise ApiError(500, reason, "rejected", {})
+
+    attempts: list[str] = []
+    clock = FakeClock()
+    store.put(PODS, pod(node="n", phase="Succeeded"))
+    store.put(CLAIMS, claim("mine", finalizers=[], ownerReferences=owned_by("p")))
+    store.before_update = reject
+    async with controller(store, clock):
+        await clock.advance(60)
+        await rest(store)
+        assert (store.read(CLAIMS, "n/mine") is None) is retried
 
 
 async def test_controller_waits_while_a_controller_manager_runs(store: MeteredStore) -> None:
