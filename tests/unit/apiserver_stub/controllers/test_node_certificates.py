@@ -342,7 +342,7 @@ async def test_ignored_request_is_checked_only_after_other_changes_of_a_node(sig
     assert signer.certificate is not None
 
 
-async def test_deleted_request_is_ignored_and_reported_again_if_it_is_created_again(
+async def test_request_is_reported_again_if_it_is_created_again(
     signer: Signer, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(signer.store, signer.controller().run()):
