@@ -1,4 +1,7 @@
-"""Pod garbage collector: deletes pods of deleted nodes, deleted pods without a node, and the oldest terminated pods."""
+"""Pod garbage collector: deletes pods of deleted nodes, deleted pods without a node, and terminated pods.
+
+Of the terminated pods, a number is retained; evicted ones are deleted first, and then the oldest ones.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,7 @@ class PodGarbageCollector(Controller):
         expired = {name for name, since in self._missing.items() if now - since >= QUARANTINE_SECONDS}
         due = [pod for pod in pods if pod.spec.node_name in expired or (pod.deleting and not pod.spec.node_name)]
         terminated = [pod for pod in pods if pod.status.phase in FINISHED and not pod.deleting]
-        terminated.sort(key=lambda pod: (pod.metadata.created_at or "", pod.key))
+        terminated.sort(key=lambda pod: (not _is_evicted(pod), pod.metadata.created_at or "", pod.key))
         return due + terminated[: max(0, len(terminated) - MAX_TERMINATED)]
 
     async def _delete(self, pod: PodView) -> None:
@@ -72,3 +75,7 @@ class PodGarbageCollector(Controller):
 
         await self._writer.change(self._pods, seen(pod), edit)
         await self._writer.delete(self._pods, seen(pod)["metadata"], grace_seconds=0)
+
+
+def _is_evicted(pod: PodView) -> bool:
+    return pod.status.reason == "Evicted"

@@ -51,11 +51,11 @@ class TaintEviction(Controller):
         if isinstance(before, NodeView) and _executing(before) == taints:
             return
         for pod in self.context.index.all(_PODS):
-            if taints and pod.spec.node_name == after.metadata.name:
+            if pod.spec.node_name == after.metadata.name:
                 self._queue.add(pod.key)
 
     def _pod_changed(self, before: View | None, after: View | None) -> None:
-        if isinstance(after, PodView) and after.spec.node_name and not after.deleting:
+        if isinstance(after, PodView):
             node = self.context.index.get(_NODES, after.spec.node_name)
             if node is not None and _executing(node):
                 self._queue.add(after.key)
@@ -84,7 +84,7 @@ class TaintEviction(Controller):
 
     def _added(self, node: NodeView, taint: Object, now: datetime) -> datetime:
         time = parse_time(taint.get("timeAdded"))
-        return time or self._since.setdefault((node.metadata.uid, taint.get("key") or ""), now)
+        return time or self._since.setdefault((node.metadata.uid, taint.get("key", "")), now)
 
     async def _mark(self, pod: PodView, now: datetime) -> None:
         new = {

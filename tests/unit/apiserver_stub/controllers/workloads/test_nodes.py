@@ -232,7 +232,8 @@ async def test_registration_and_removal_of_nodes_are_reported(store: MeteredStor
     async with cluster(store, FakeClock(), ONLY) as found:
         for name in ("a", "b"):
             await add_node(found, name)
-        await pass_time(found, 10)
+        await pass_time(found, 5)
+        assert len(found.notes()) == 2
         await found.delete(NODES, "a")
         await pass_time(found, 10)
         events = [(item["reason"], item["note"], item["regarding"]["uid"]) for item in found.list("core/events")]
@@ -288,14 +289,17 @@ async def test_pods_of_a_lost_node_are_not_ready(store: MeteredStore) -> None:
             await add_node(found, name)
         await add_pod(found, "lost", "b")
         await add_pod(found, "elsewhere", "a")
+        lost = found.read(PODS, "default/lost")
+        lost["status"]["conditions"].append({"type": "PodScheduled", "status": "True"})
+        store.put(PODS, lost)
         await found.create("pods", {"metadata": {"name": "waiting"}, **pod_on("b")})
         await found.run_pods("waiting", ready=False)
         before = {pod["metadata"]["name"]: pod for pod in found.pods()}
         await pass_time(found, 50, "a")
         after = {pod["metadata"]["name"]: pod for pod in found.pods()}
         events = [item for item in found.list("core/events") if item["note"] == "Node is not ready"]
-    (condition,) = after["lost"]["status"]["conditions"]
-    assert condition["status"] == "False"
+    condition, scheduled = after["lost"]["status"]["conditions"]
+    assert (condition["status"], scheduled["status"]) == ("False", "True")
     assert condition["lastTransitionTime"] > before["lost"]["status"]["conditions"][0]["lastTransitionTime"]
     assert {name: after[name] for name in ("elsewhere", "waiting")} == {
         name: before[name] for name in ("elsewhere", "waiting")
@@ -318,6 +322,23 @@ async def test_pod_that_is_deleted_with_its_node_is_not_reported(store: MeteredS
         store.before_update = disappear
         await pass_time(found, 50)
         assert "Node is not ready" not in found.notes()
+
+
+async def test_leases_of_a_node_without_condition_are_heartbeats(store: MeteredStore) -> None:
+    async with cluster(store, FakeClock(), ONLY) as found:
+        store.put(NODES, {"metadata": {"name": "new", "uid": "new"}, "spec": {}})
+        await pass_time(found, 120, "new")
+        assert "status" not in found.read(NODES, "new")
+
+
+async def test_node_that_becomes_not_ready_is_tainted_without_a_heartbeat(store: MeteredStore) -> None:
+    async with cluster(store, FakeClock(), ONLY) as found:
+        for name in "ab":
+            await add_node(found, name)
+        await pass_time(found, 10)
+        await add_node(found, "b", "False")
+        await pass_time(found, 5)
+        assert taints(found, "b") == {NOT_READY}
 
 
 async def test_failed_check_is_reported_once_and_repeated(
