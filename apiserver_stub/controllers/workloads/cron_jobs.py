@@ -104,11 +104,6 @@ class CronJobs(OwnerController):
             self._again(owner, (following - now).total_seconds() + 0.1)
         if due is None:
             return
-        deadline = spec.get("startingDeadlineSeconds")
-        if deadline is not None and due + timedelta(seconds=deadline) < now:
-            text = f"Missed scheduled time to start a job: {due.strftime('%a, %d %b %Y %H:%M:%S +0000')}"
-            self.events.record(owner, "Warning", "MissSchedule", "", text)
-            return
         name = f"{owner['metadata']['name']}-{int(due.timestamp()) // 60}"
         active = status.get("active") or []
         if any(item.get("name") == name for item in active) or parse_time(status.get("lastScheduleTime")) == due:
@@ -195,10 +190,7 @@ class CronJobs(OwnerController):
             created = await self.writer.create(self._jobs, job)
         except ApiError as error:
             if error.reason == "AlreadyExists":
-                found = self.context.index.get(_JOBS, objects.key_of(owner["metadata"]["namespace"], name))
-                owned = found is not None and found.controller and found.controller.uid == owner["metadata"]["uid"]
-                record = self.context.verbs.store.collection(_JOBS).get(found.key) if owned and found else None
-                return None if record is None else self._jobs.read(record)
+                return next((job for job in self._read(owner) if job["metadata"]["name"] == name), None)
             if not is_terminating(error):
                 self.events.record(owner, "Warning", "FailedCreate", "", f"Error creating job: {error.message}")
             raise

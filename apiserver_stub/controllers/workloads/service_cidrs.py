@@ -133,15 +133,14 @@ class ServiceCidrs(Controller):
     def _range_changed(self, before: View | None, after: View | None) -> None:
         if after is not None:
             self.queue.add(after.key)
-        if before is None or after is None:
-            self._add_deleted()
+        self._add_deleted()
 
     def _address_changed(self, before: View | None, after: View | None) -> None:
-        if before is None or after is None:
+        if after is None:
             self._add_deleted()
 
     def _add_deleted(self) -> None:
-        """Process the ranges whose deletion waits, since a range or an address was added or removed."""
+        """Process the ranges whose deletion waits, since a range changed or an address was removed."""
         for view in self.context.index.all(self._kinds.ranges):
             if view.deleting:
                 self.queue.add(view.key)

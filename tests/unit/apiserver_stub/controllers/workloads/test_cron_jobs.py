@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.status import ApiError
 from nodeagent.testing import FakeClock
 from tests.unit.apiserver_stub.controllers.harness import MeteredStore, store
 from tests.unit.apiserver_stub.controllers.workloads.harness import Cluster, Object, cluster
@@ -140,6 +143,7 @@ async def test_replace_policy_deletes_the_active_job() -> None:
             assert len(active) == expected, policy
             assert (first in active) is (expected == 2), policy
             assert (f"Deleted job {first}" in found.notes()) is (policy == "Replace"), policy
+            assert not any("did not create or forgot" in note for note in found.notes()), policy
 
 
 async def test_job_that_exists_is_adopted_only_if_it_is_owned() -> None:
@@ -164,7 +168,7 @@ async def test_history_keeps_the_latest_jobs_of_each_result() -> None:
     async with cluster(MeteredStore(), FakeClock(), "cronjob-controller") as found:
         for job in (
             finished("c1", "Complete", "2024-01-01T00:00:00Z", completionTime="2024-01-01T00:01:00Z"),
-            finished("c3", "Complete", "2024-01-03T00:00:00Z", completionTime="2024-01-03T00:01:00Z"),
+            finished("a3", "Complete", "2024-01-03T00:00:00Z", completionTime="2024-01-03T00:01:00Z"),
             finished("c2", "Complete", "2024-01-02T00:00:00Z", completionTime="2024-01-02T00:01:00Z"),
             finished("f2", "Failed", "2024-01-02T00:00:00Z", completionTime="2024-01-09T00:01:00Z"),
             finished("f1", "Failed", "2024-01-02T00:00:00Z"),
@@ -175,8 +179,8 @@ async def test_history_keeps_the_latest_jobs_of_each_result() -> None:
         left = [job["metadata"]["name"] for job in found.list(JOBS)]
         status = found.read(CRON_JOBS, TICK)["status"]
         await found.change(CRON_JOBS, TICK, successfulJobsHistoryLimit=None, failedJobsHistoryLimit=0)
-        assert [job["metadata"]["name"] for job in found.list(JOBS)] == ["c2", "c3"]
-    assert left == ["c2", "c3", "f2"]
+        assert [job["metadata"]["name"] for job in found.list(JOBS)] == ["a3", "c2"]
+    assert left == ["a3", "c2", "f2"]
     assert status["lastSuccessfulTime"] == "2024-01-03T00:01:00Z"
 
 
@@ -201,3 +205,61 @@ async def test_deleted_cron_job_starts_no_job() -> None:
         cron_job["metadata"]["deletionTimestamp"] = at(found, 0)
         await create_before(found, 300, cron_job)
         assert found.list(JOBS) == []
+
+
+@pytest.mark.parametrize("minutes", [5, 10, 15])
+async def test_time_of_the_schedule_is_due_immediately(store: MeteredStore, minutes: int) -> None:
+    clock = FakeClock(wall=datetime(2026, 1, 1, 12, tzinfo=UTC))
+    async with cluster(store, clock, "cronjob-controller") as found:
+        await create_before(found, minutes * 60, tick())
+        (job,) = found.list(JOBS)
+        assert job["metadata"]["name"] == f"tick-{int(clock.wall().timestamp()) // 60}"
+
+
+@pytest.mark.parametrize(("missed", "warns"), [(100, False), (101, True)])
+async def test_more_than_a_hundred_missed_times_are_reported(store: MeteredStore, missed: int, *, warns: bool) -> None:
+    async with cluster(store, FakeClock(wall=datetime(2026, 1, 1, 12, tzinfo=UTC)), "cronjob-controller") as found:
+        await create_before(found, missed * 60, tick("* * * * *"))
+        assert any("too many missed start times" in note for note in found.notes()) is warns
+
+
+async def test_jobs_have_the_labels_and_annotations_of_the_template(store: MeteredStore) -> None:
+    metadata = {"labels": {"a": "b"}, "annotations": {"c": "d"}}
+    async with cluster(store, FakeClock(), "cronjob-controller") as found:
+        await create_before(found, 300, tick(jobTemplate={"metadata": metadata, "spec": job_spec()}))
+        (job,) = found.list(JOBS)
+    assert job["metadata"]["labels"] == {"a": "b"}
+    assert job["metadata"]["annotations"]["c"] == "d"
+
+
+@pytest.mark.parametrize("time", ["2026-01-02T00:00:00Z", None])
+async def test_last_successful_time_does_not_decrease(store: MeteredStore, time: str | None) -> None:
+    owner = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "tick", "uid": "u", "controller": True}
+    metadata = {"name": "j", "namespace": "default", "uid": "j", "ownerReferences": [owner]}
+    earlier = {} if time is None else {"completionTime": "2026-01-01T00:00:00Z"}
+    status = {**earlier, "conditions": [{"type": "Complete", "status": "True"}]}
+    store.put(JOBS, {"metadata": metadata, "spec": {}, "status": status})
+    before = {} if time is None else {"lastSuccessfulTime": time}
+    async with cluster(store, FakeClock(), "cronjob-controller") as found:
+        await create_before(found, 0, {**tick("0 0 1 1 *"), "status": {**before, "active": []}})
+        assert found.read(CRON_JOBS, TICK)["status"].get("lastSuccessfulTime") == time
+
+
+@pytest.mark.parametrize("status", [{}, {"lastScheduleTime": "2024-01-02T15:00:00Z"}, None])
+async def test_unchanged_status_is_not_written(store: MeteredStore, status: Object | None) -> None:
+    async with cluster(store, FakeClock(), "cronjob-controller") as found:
+        await create_before(found, 300, {**tick(suspend=True), "status": status})
+        assert store.writes == 1
+
+
+@pytest.mark.parametrize("cause", ["NamespaceTerminating", "Other"])
+async def test_rejected_job_is_reported_unless_the_namespace_is_deleted(store: MeteredStore, cause: str) -> None:
+    def reject(collection: str, key: str) -> None:
+        if collection == JOBS:
+            raise ApiError(403, "Forbidden", "rejected", {"causes": [{"reason": cause}]})
+
+    store.before_update = reject
+    async with cluster(store, FakeClock(), "cronjob-controller") as found:
+        await create_before(found, 300, tick())
+        assert found.list(JOBS) == []
+        assert ("Error creating job: rejected" in found.notes()) is (cause == "Other")

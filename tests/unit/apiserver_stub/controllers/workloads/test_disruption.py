@@ -104,6 +104,47 @@ async def test_pods_of_a_deployment_relate_to_its_replicas(store: MeteredStore, 
     assert numbers(store) == (3, 2, 3, 1)
 
 
+@pytest.mark.parametrize(
+    ("references", "expected"),
+    [
+        ([{"kind": "Deployment", "controller": True}], 7),
+        ([{"kind": "Other", "controller": True}, {"kind": "Deployment", "controller": True}], 7),
+        ([{"kind": "Deployment", "controller": False}], 4),
+        ([{"kind": "StatefulSet", "controller": True}], 4),
+        (None, 4),
+    ],
+)
+async def test_controller_of_a_replica_set_determines_the_replicas(
+    store: MeteredStore, clock: FakeClock, references: Any, expected: int
+) -> None:
+    owner = put_replica_set(store, 4)
+    found = store.read("apps/replicasets", "default/web")
+    if references is not None:
+        head = {"apiVersion": "apps/v1", "name": "above", "uid": "above"}
+        found["metadata"]["ownerReferences"] = [{**head, **item} for item in references]
+    store.put("apps/replicasets", found)
+    for plural in ("deployments", "statefulsets"):
+        metadata = {"name": "above", "namespace": "default", "uid": "above"}
+        store.put(f"apps/{plural}", {"metadata": metadata, "spec": {"replicas": 7}})
+    store.put(BUDGETS, budget(maxUnavailable=1))
+    store.put(PODS, pods(1, 0, owner)[0])
+    store.put(PODS, {"metadata": {"name": "unselected", "namespace": "default", "labels": {"app": "other"}}})
+    async with cluster(store, clock, NAME) as controllers:
+        await settle(controllers)
+
+    assert status(store)["expectedPods"] == expected
+
+
+async def test_other_conditions_of_a_budget_remain(store: MeteredStore, clock: FakeClock) -> None:
+    own = {"type": "Own", "status": "True"}
+    store.put(BUDGETS, {**budget(minAvailable=1), "status": {"conditions": [own]}})
+    store.put(PODS, {"metadata": {"name": "unselected", "namespace": "default", "labels": {"app": "other"}}})
+    async with cluster(store, clock, NAME) as found:
+        await settle(found)
+    assert own in status(store)["conditions"]
+    assert numbers(store) == (0, 1, 0, 0)
+
+
 async def test_pods_without_a_controller_are_not_expected(store: MeteredStore, clock: FakeClock) -> None:
     store.put(BUDGETS, budget(maxUnavailable=1))
     for pod in pods(2):
@@ -179,7 +220,9 @@ async def test_status_includes_a_remaining_evicted_pod_after_a_timeout(store: Me
     async with cluster(store, clock, NAME) as found:
         await found.advance(60)
         assert status(store)["currentHealthy"] == 0
-        await found.advance(70)
+        await found.advance(60)
+        assert status(store)["currentHealthy"] == 0
+        await found.advance(1)
 
     assert status(store)["currentHealthy"] == 1
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from apiserver_stub.controllers.manager import ControllerManager
 from apiserver_stub.controllers.workloads.policy_status import PolicyStatus
 from apiserver_stub.feature_gates import build_gates
@@ -20,7 +22,7 @@ RELEASE, POLICIES = Release(1, 36), "admissionregistration.k8s.io/validatingadmi
 REGISTRY = build_registry(parse([f"--compatibility-version={RELEASE}"]))
 
 
-def put(store: MeteredStore, generation: int, expression: str, status: dict[str, Any]) -> None:
+def put(store: MeteredStore, generation: int, expression: str, status: dict[str, Any] | None) -> None:
     rule = {"apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"]}
     spec = {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": expression}]}
     head = {"kind": "ValidatingAdmissionPolicy", "apiVersion": "admissionregistration.k8s.io/v1"}
@@ -40,11 +42,29 @@ async def test_each_generation_is_checked_once(store: MeteredStore, clock: FakeC
         put(store, 1, "object.replicas > 1", {**first, "conditions": []})
         await rest(store)
         assert store.writes == writes + 1
-        put(store, 2, "object.spec.replicas > 1", first)
+        put(store, 2, "object.spec.replicas > 1", {**first, "conditions": [{"type": "Own"}]})
         await rest(store)
         second = store.read(POLICIES, "p")["status"]
 
     (warning,) = first["typeChecking"]["expressionWarnings"]
     assert warning["fieldRef"] == "spec.validations[0].expression"
     assert "undefined field 'replicas'" in warning["warning"]
-    assert second == {"observedGeneration": 2, "typeChecking": {}}
+    assert second == {"observedGeneration": 2, "typeChecking": {}, "conditions": [{"type": "Own"}]}
+
+
+async def test_new_and_deleted_policies_are_no_failure(
+    store: MeteredStore, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    gates = build_gates({}, RELEASE)
+    manager = ControllerManager([PolicyStatus], context(store), REGISTRY, Identity(), gates, clock, release=RELEASE)
+    async with running(store, manager.run()):
+        put(store, 1, "true", None)
+        await rest(store)
+        checked = store.read(POLICIES, "p")["status"]
+        store.remove(POLICIES, "p")
+        await rest(store)
+        put(store, 2, "true", None)
+        store.remove(POLICIES, "p")
+        await rest(store)
+    assert checked == {"observedGeneration": 1, "typeChecking": {}}
+    assert caplog.messages == []

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.controllers.manager import ControllerManager
 from apiserver_stub.controllers.workloads.service_cidrs import GRACE_SECONDS, ServiceCidrs
@@ -83,8 +85,61 @@ async def test_unused_range_is_deleted_after_a_grace_period(store: MeteredStore,
         await found.advance(GRACE_SECONDS - 1)
         assert found.read("a") is not None
 
-        await found.advance(2)
+        await found.advance(1)
         assert found.read("a") is None
+
+
+@pytest.mark.parametrize("finalizers", [["x", FINALIZER], [FINALIZER, "x"]])
+async def test_other_finalizers_of_a_deleted_range_remain(
+    store: MeteredStore, clock: FakeClock, finalizers: list[str]
+) -> None:
+    async with ranges(store, clock) as found:
+        await found.put("a", "10.0.0.0/24")
+        obj = found.read("a")
+        obj["metadata"]["finalizers"] = finalizers
+        store.put(KINDS.ranges, obj)
+        await found.delete("a")
+        await found.advance(GRACE_SECONDS)
+        assert found.read("a")["metadata"]["finalizers"] == ["x"]
+
+
+async def test_condition_is_written_only_when_it_changes(store: MeteredStore, clock: FakeClock) -> None:
+    async with ranges(store, clock) as found:
+        await found.put("a", "10.0.0.0/24")
+        first, writes = found.read("a")["status"], store.writes
+        await found.advance(5)
+        store.put(KINDS.ranges, {**found.read("a"), "metadata": {**found.read("a")["metadata"], "labels": {"a": "b"}}})
+        await found.advance(5)
+        assert store.writes == writes + 1
+    assert found.read("a")["status"] == first
+
+
+@pytest.mark.parametrize(
+    ("other", "address", "kept"),
+    [
+        (["10.1.0.0/24"], "10.0.0.5", True),
+        (["10.1.0.0/24", "fd01::/112"], "10.0.0.5", True),
+        (["10.1.0.0/24", "fd01::/112"], "fd00::5", True),
+        (["10.0.0.0/16", "fd01::/112"], "fd00::5", True),
+        (["10.0.0.0/16", "fd01::/112"], "10.0.0.5", False),
+        (["10.0.0.0/25"], "10.0.0.5", False),
+        (["10.0.0.0/25"], "10.0.0.200", True),
+        (["10.1.0.0/24"], "10.2.0.5", False),
+        (["10.1.0.0/24"], "10.1.0.5", False),
+        (["10.1.0.0/24"], "::a00:5", False),  # The same number as 10.0.0.5.
+        (["0.0.0.0/32"], "10.0.0.0", False),
+    ],
+)
+async def test_range_is_kept_for_addresses_that_no_other_range_has(
+    store: MeteredStore, clock: FakeClock, other: list[str], address: str, *, kept: bool
+) -> None:
+    async with ranges(store, clock) as found:
+        await found.put("a", "10.0.0.0/24", "fd00::/112")
+        await found.put("b", *other)
+        await found.allocate(address)
+        await found.delete("a")
+        await found.advance(2 * GRACE_SECONDS)
+        assert (found.read("a") is not None) is kept
 
 
 async def test_range_with_addresses_is_kept_until_they_are_released(store: MeteredStore, clock: FakeClock) -> None:
