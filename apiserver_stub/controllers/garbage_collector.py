@@ -172,15 +172,15 @@ class GarbageCollector:
         """Return the metadata of the owner, ``None`` when it does not exist."""
         resource = self._kind_of(reference)
         assert resource is not None
-        owner = self._get((resource.storage, resource.key(namespace, reference.get("name") or "")))
+        owner = self._get((resource.storage, resource.key(namespace, reference.get("name", ""))))
         if owner is None or owner["metadata"]["uid"] != reference.get("uid"):
             return None
         metadata: Object = owner["metadata"]
         return metadata
 
     def _kind_of(self, reference: Object) -> Resource | None:
-        group = (reference.get("apiVersion") or "").rpartition("/")[0]
-        return self._kinds.get((group, reference.get("kind") or ""))
+        group = reference.get("apiVersion", "").rpartition("/")[0]
+        return self._kinds.get((group, reference.get("kind", "")))
 
     # The store
 
@@ -220,7 +220,7 @@ class GarbageCollector:
         """
 
         def change(metadata: Object) -> None:
-            _set(metadata, "ownerReferences", edit(metadata.get("ownerReferences") or []))
+            _set(metadata, "ownerReferences", edit(metadata.get("ownerReferences", [])))
 
         await self._change(location, uid, change)
 
@@ -249,8 +249,10 @@ class GarbageCollector:
         def decide(current: Record | None) -> Outcome:
             nonlocal removed
             removed = None
-            obj: Object = {} if current is None else objects.decode(current.data)
-            if not obj or obj["metadata"]["uid"] != uid:
+            if current is None:
+                raise _Gone
+            obj: Object = objects.decode(current.data)
+            if obj["metadata"]["uid"] != uid:
                 raise _Gone
             metadata = obj["metadata"]
             before = dict(metadata)

@@ -20,7 +20,6 @@ from nodeagent.base.selectors import LabelSelector, Requirement
 
 PODS = "core/pods"
 _PHASES = {"Pending": 0, "": 0, "Unknown": 1, "Running": 2}
-_COUNTS = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas")
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -48,12 +47,13 @@ class ReplicaController(OwnerController):
             except ApiError as error:
                 failure = None if is_terminating(error) else error
         now = self.context.clock.wall()
-        new = await self._write_status(owner, replica_status(owner, pods, failure, now))
+        status = replica_status(owner, pods, failure, now)
+        await self._write_status(owner, status)
         if failure is not None:
             raise failure
-        seconds = spec.get("minReadySeconds") or 0
-        if new is not None and seconds and (new.get("readyReplicas") or 0) != (new.get("availableReplicas") or 0):
-            self.queue.add_after(self.owner.key(owner["metadata"]["namespace"], owner["metadata"]["name"]), seconds)
+        if status.get("readyReplicas") != status.get("availableReplicas"):
+            key = self.owner.key(owner["metadata"]["namespace"], owner["metadata"]["name"])
+            self.queue.add_after(key, spec.get("minReadySeconds", 0))
 
     async def _adjust(self, owner: Object, pods: Sequence[PodView]) -> None:
         """Create missing pods, or delete surplus ones.
@@ -72,20 +72,16 @@ class ReplicaController(OwnerController):
         """Return the pods whose number per node determines which ones are deleted first."""
         return list(pods)
 
-    async def _write_status(self, owner: Object, status: Object) -> Object | None:
-        """Write *status*; return it, or ``None`` if the owner was deleted."""
-        before, generation = owner.get("status") or {}, owner["metadata"].get("generation") or 0
-        same = all((before.get(name) or 0) == (status.get(name) or 0) for name in _COUNTS)
-        observed = (before.get("observedGeneration") or 0) == generation
-        if same and observed and (before.get("conditions") or []) == (status.get("conditions") or []):
-            return status
-        if generation:
+    async def _write_status(self, owner: Object, status: Object) -> None:
+        if generation := owner["metadata"].get("generation"):
             status["observedGeneration"] = generation
+        if status == owner.get("status"):
+            return
 
         def edit(obj: Object) -> None:
             obj["status"] = status
 
-        return status if await self.writer.change(self.owner, owner, edit) is not None else None
+        await self.writer.change(self.owner, owner, edit)
 
 
 class ReplicaSets(ReplicaController):
@@ -131,16 +127,15 @@ def surplus_pods(pods: Sequence[PodView], related: Sequence[PodView], count: int
     on_node = Counter(pod.spec.node_name for pod in related)
 
     def rank(pod: PodView) -> tuple[Any, ...]:
-        ready = pod.ready
         since = pod.ready_since or _LONG_AGO
         created = parse_time(pod.metadata.created_at) or _LONG_AGO
         return (
             bool(pod.spec.node_name),
             _PHASES.get(pod.status.phase, 2),
-            ready,
+            pod.ready,
             _cost(pod, deletion_cost),
             -on_node[pod.spec.node_name],
-            -since.timestamp() if ready and since > _LONG_AGO else 0.0,
+            -since.timestamp() if since > _LONG_AGO else 0.0,
             -pod.restarts,
             -created.timestamp() if created > _LONG_AGO else 0.0,
         )

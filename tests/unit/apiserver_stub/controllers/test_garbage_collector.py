@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gc
 import weakref
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from apiserver_stub.controllers.garbage_collector import FOREGROUND, ORPHAN, GarbageCollector
-from apiserver_stub.kinds.registry import Registry, Resource
+from apiserver_stub.kinds.registry import Registry, Resource, Strategy
 from tests.unit.apiserver_stub.controllers.harness import REGISTRY, MeteredStore, context, rest, running, store
 
 __all__ = ["store"]
@@ -240,3 +241,102 @@ async def test_failed_deletion_is_retried_with_back_off(store: MeteredStore, clo
         await clock.advance(70)
 
     assert left(store) == []
+
+
+async def test_object_that_is_deleted_already_is_not_deleted_again(store: MeteredStore) -> None:
+    store.put(MAPS, config_map("child", "never-was", deletes="example.com/hold"))
+
+    await collected(store)
+
+    assert store.writes == 1
+
+
+async def test_events_and_served_kinds_without_deletion_are_not_collected(store: MeteredStore) -> None:
+    event = config_map("event", "never-was")
+    store.put("core/events", event)
+    review = Resource("example.com", "v1", "Review", "reviews", verbs=("create",))
+    registry = Registry([*REGISTRY])
+    registry.replace("reviews", [review])
+    store.put("example.com/reviews", config_map("review", "never-was"))
+
+    async with running(store, GarbageCollector(context(store), registry).run()):
+        await rest(store)
+
+    assert store.read("core/events", "n/event") is not None
+    assert store.read("example.com/reviews", "n/review") is not None
+
+
+@pytest.mark.parametrize("seconds", [0, 30, None])
+async def test_object_in_its_grace_period_is_not_removed_with_its_finalizer(
+    store: MeteredStore, seconds: int | None
+) -> None:
+    owner = config_map("a", deletes=FOREGROUND)
+    owner["metadata"]["deletionGracePeriodSeconds"] = seconds
+    store.put(MAPS, owner)
+
+    await collected(store)
+
+    assert left(store) == (["a"] if seconds else [])
+
+
+async def test_foreground_finalizer_of_an_object_without_deletion_remains(store: MeteredStore) -> None:
+    store.put(MAPS, config_map("a", finalizers=[FOREGROUND]))
+    store.put(MAPS, config_map("b", "a", blocks=True))
+
+    await collected(store)
+
+    assert left(store) == ["a", "b"]
+    assert store.writes == 2
+
+
+@pytest.mark.parametrize("change", ["removed", "replaced"])
+@pytest.mark.parametrize(("name", "deletes"), [("b", ORPHAN), ("a", FOREGROUND)])
+async def test_object_that_others_delete_during_the_collection_is_no_failure(
+    store: MeteredStore, caplog: pytest.LogCaptureFixture, change: str, name: str, deletes: str
+) -> None:
+    def interrupt(collection: str, key: str) -> None:
+        if collection == MAPS and key == f"n/{name}":
+            store.before_update = None
+            store.remove(collection, key)
+            if change == "replaced":
+                store.put(MAPS, {"metadata": {"name": name, "namespace": "n", "uid": "another"}})
+
+    store.put(MAPS, config_map("a", deletes=deletes))
+    store.put(MAPS, config_map("b", "a"))
+    store.before_update = interrupt
+
+    await collected(store)
+
+    assert caplog.messages == []
+    if change == "replaced":
+        assert store.read(MAPS, f"n/{name}")["metadata"]["uid"] == "another"
+
+
+class Reserving(Strategy):
+    """Strategy of a kind whose objects allocate something."""
+
+    reserves = True
+
+    def __init__(self) -> None:
+        self.released: list[str] = []
+
+    async def reserve(self, store: Any, new: Any, old: Any, *, dry_run: bool = False) -> Any:
+        async def keep() -> None:
+            self.released.append(old["metadata"]["name"])
+
+        return SimpleNamespace(keep=keep)
+
+
+@pytest.mark.parametrize(("finalizers", "expected"), [(FOREGROUND, ["a"]), (f"{FOREGROUND},example.com/hold", [])])
+async def test_allocations_are_released_with_the_object(
+    store: MeteredStore, finalizers: str, expected: list[str]
+) -> None:
+    strategy = Reserving()
+    registry = Registry([*REGISTRY])
+    registry.replace("things", [Resource("example.com", "v1", "Thing", "things", strategy=strategy)])
+    store.put("example.com/things", config_map("a", deletes=finalizers))
+
+    async with running(store, GarbageCollector(context(store), registry).run()):
+        await rest(store)
+
+    assert strategy.released == expected
