@@ -9,9 +9,13 @@ from pathlib import Path
 import pytest
 
 from apiserver_stub.apimachinery import objects
-from apiserver_stub.controllers.allocator_repair import LEAKED_AFTER, Repair
+from apiserver_stub.controllers import allocator_repair
+from apiserver_stub.controllers.allocator_repair import LEAKED_AFTER, Repair, repair_service_ranges
 from apiserver_stub.kinds.range_allocation import RangeAllocation, numbers_of
+from apiserver_stub.kinds.registry import Registry, Resource
 from apiserver_stub.kinds.service_allocators import ServiceAllocators
+from apiserver_stub.options import parse
+from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.storage import Put, Remove
 from apiserver_stub.storage.record import without_revision
 from apiserver_stub.storage.sqlite import SqliteStore
@@ -166,3 +170,42 @@ async def test_concurrent_allocation_is_not_lost(harness: Harness, monkeypatch: 
     await harness.repair.once()
 
     assert await harness.taken(harness.ips) == [3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("registry", "found"),
+    [
+        (Registry([]), False),
+        (Registry([Resource("", "v1", "Service", "services")]), False),
+        (build_registry(parse([])), True),
+    ],
+)
+async def test_ranges_are_repaired_if_services_are_served(harness: Harness, registry: Registry, *, found: bool) -> None:
+    assert (await repair_service_ranges(harness.store, registry, 3600) is not None) is found
+
+
+@pytest.mark.parametrize(("services", "omits"), [(2, False), (3, True)])
+async def test_number_of_events_of_a_pass_is_limited(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, services: int, *, omits: bool
+) -> None:
+    monkeypatch.setattr(allocator_repair, "_MAX_EVENTS", 2)
+    for number in range(services):
+        await harness.service(f"s{number}", f"192.0.2.{number}")
+    await harness.repair.once()
+    assert len(harness.store.collection("core/events")) == 2
+    assert any("omitting some events" in text for text in caplog.messages) is omits
+
+
+async def test_leaks_are_logged_when_they_are_found_and_released(
+    harness: Harness, caplog: pytest.LogCaptureFixture
+) -> None:
+    await harness.service("a", "10.0.0.5")
+    await harness.repair.once()
+    await harness.remove("a")
+    found = []
+    for _ in range(LEAKED_AFTER + 1):
+        caplog.clear()
+        await harness.repair.once()
+        leaks = [record for record in caplog.records if record.message == "Found leaked Service allocations"]
+        found.append([(record.new, record.freed) for record in leaks])  # type: ignore[attr-defined]
+    assert found == [[(1, 0)], [], [(0, 1)], []]

@@ -120,3 +120,33 @@ async def test_failed_write_is_retried(store: Any, clock: FakeClock, monkeypatch
     assert rules(store, "all") == [POD]
     keeping.cancel()
     await asyncio.gather(keeping, return_exceptions=True)
+
+
+async def test_changed_selectors_and_new_roles_are_aggregated(store: Any, clock: FakeClock) -> None:
+    keeping = asyncio.ensure_future(keep_aggregated(store, clock=clock, identity=Identity()))
+    gathering(store, "all", {"matchLabels": {"x": "1"}})
+    await clock.advance(1)
+    store.role("a", POD, labels={"x": "1"})
+    await clock.advance(1)
+    added = rules(store, "all")
+    store.role("b", NODE, labels={"x": "2"})
+    gathering(store, "all", {"matchLabels": {"x": "2"}})
+    await clock.advance(1)
+    changed = rules(store, "all")
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+    assert (added, changed) == ([POD], [NODE])
+
+
+async def test_role_that_becomes_a_plain_one_is_not_changed(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    update = store.update
+
+    async def change_before(*arguments: Any) -> Any:
+        store.role("all", EVENT)
+        return await update(*arguments)
+
+    store.role("a", POD, labels={"x": "1"})
+    gathering(store, "all", {"matchLabels": {"x": "1"}})
+    monkeypatch.setattr(store, "update", change_before)
+    await aggregate_roles(store, Identity())
+    assert rules(store, "all") == [EVENT]

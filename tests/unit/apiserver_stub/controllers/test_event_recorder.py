@@ -5,6 +5,8 @@ from __future__ import annotations
 import tracemalloc
 from typing import Any
 
+import pytest
+
 from apiserver_stub.controllers.event_recorder import SERIES_SECONDS, EventRecorder
 from apiserver_stub.storage import StoreUnavailable
 from nodeagent.base.identity import Identity
@@ -144,3 +146,54 @@ async def test_pending_events_are_bounded(store: MeteredStore, clock: FakeClock)
         await rest(store)
 
     assert len(store.collection(EVENTS)) == 1000
+
+
+def recorder(store: MeteredStore, clock: FakeClock) -> EventRecorder:
+    return EventRecorder(store, "test", 3600, Identity(), clock)
+
+
+@pytest.mark.parametrize(("length", "expected"), [(1024, "x" * 1024), (1025, "x" * 1020 + " ...")])
+async def test_long_notes_are_truncated(store: MeteredStore, clock: FakeClock, length: int, expected: str) -> None:
+    found = recorder(store, clock)
+    found.record(POD, "Normal", "R", "", "x" * length)
+    async with running(store, found.run()):
+        await rest(store)
+    assert [event["note"] for event in events(store)] == [expected]
+
+
+async def test_events_of_different_objects_are_separate(store: MeteredStore, clock: FakeClock) -> None:
+    found = recorder(store, clock)
+    node = {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n"}}
+    other = {**POD, "metadata": {**POD["metadata"], "uid": "other"}}
+    for regarding in (POD, other, node, {**node, "metadata": {"name": "n", "uid": ""}}):
+        found.record(regarding, "Normal", "R", "", "note")
+    async with running(store, found.run()):
+        await rest(store)
+    regarding = [(event["metadata"]["namespace"], event["regarding"].get("uid")) for event in events(store)]
+    assert sorted(regarding, key=str) == [("default", None), ("n", "other"), ("n", "u")]
+
+
+@pytest.mark.parametrize(("seconds", "count"), [(SERIES_SECONDS, 2), (SERIES_SECONDS + 0.5, 3)])
+async def test_series_ends_without_an_event_in_its_time(
+    store: MeteredStore, clock: FakeClock, seconds: float, count: int
+) -> None:
+    found = recorder(store, clock)
+    async with running(store, found.run()):
+        found.record(POD, "Normal", "R", "", "note")
+        await clock.advance(seconds)
+        found.record(POD, "Normal", "R", "", "another note")
+        found.record(POD, "Normal", "R", "", "note")
+        await rest(store)
+    assert len(events(store)) == count
+
+
+async def test_series_is_written_again_after_its_time(store: MeteredStore, clock: FakeClock) -> None:
+    found, counts = recorder(store, clock), []
+    async with running(store, found.run()):
+        for seconds in (0, 0, 200, SERIES_SECONDS - 200):
+            await clock.advance(seconds)
+            found.record(POD, "Normal", "R", "", "note")
+            await rest(store)
+            (event,) = events(store)
+            counts.append(event.get("series", {}).get("count"))
+    assert counts == [None, 2, 2, 4]

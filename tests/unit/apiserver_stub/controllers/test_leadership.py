@@ -27,6 +27,7 @@ async def test_leader_that_stops_hands_over_immediately(store: MeteredStore) -> 
     try:
         await clock.advance(30)
         first = one.active, other.active
+        assert store.read(LEASES, LEASE)["spec"]["leaseTransitions"] == 0
         tasks[0].cancel()
         await asyncio.gather(tasks[0], return_exceptions=True)
         released = store.read(LEASES, LEASE)["spec"]["holderIdentity"]

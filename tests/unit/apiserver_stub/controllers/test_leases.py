@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from apiserver_stub.apimachinery.objects import format_time
-from apiserver_stub.controllers.leases import CONTROLLER_MANAGER, SCHEDULER, is_held
+from apiserver_stub.controllers.leases import CONTROLLER_MANAGER, HELD_FOR, SCHEDULER, is_held
 from nodeagent.base.identity import Identity
 from nodeagent.testing import FakeClock
 from tests.unit.apiserver_stub.authz.conftest import Memory
@@ -27,4 +27,4 @@ async def test_lease_is_held_while_it_has_a_holder_and_is_renewed(clock: FakeClo
     assert not is_held(store, component, now, Identity())
     store.put(LEASES, {**lease, "spec": {"holderIdentity": "host_1", "renewTime": format_time(now)}})
     assert is_held(store, component, now + timedelta(seconds=30), Identity())
-    assert not is_held(store, component, now + timedelta(minutes=2), Identity())
+    assert not is_held(store, component, now + HELD_FOR, Identity())

@@ -41,6 +41,15 @@ async def test_deleted_config_map_is_recreated_at_most_every_half_hour(store: Me
     assert store.writes == 3
 
 
+async def test_existing_config_map_is_recreated_immediately(store: MeteredStore, clock: FakeClock) -> None:
+    store.put(MAPS, config_map({"since": "2020-05-06"}))
+    async with running(store, LegacyTokenTracking(store, Identity(), clock).run()):
+        await clock.advance(1)
+        store.remove(MAPS, KEY)
+        await clock.advance(1)
+    assert store.read(MAPS, KEY)["data"] == {"since": "2024-01-02"}
+
+
 @pytest.mark.parametrize("data", [{"since": "2020-05-06"}, {"since": "2020-05-06", "other": "kept"}])
 async def test_valid_date_is_kept(store: MeteredStore, clock: FakeClock, data: dict[str, str]) -> None:
     store.put(MAPS, config_map(data))
