@@ -112,7 +112,7 @@ class DaemonSets(OwnerController):
             runs, stays = should_run(owner, node, identity)
             if not runs:
                 plan.delete += [pod for pod in pods if not stays and not pod.deleting]
-                if not pods or not stays:
+                if not stays:
                     continue
             kept: list[PodView] = []
             for pod in pods:
@@ -172,16 +172,14 @@ class DaemonSets(OwnerController):
         await index.catch_up()
         by_node = _by_node(index.owned(_PODS, owner["metadata"]["uid"]))
         status = daemon_status(owner, nodes, by_node, digest, self.context.clock.wall(), identity)
-        before = owner.get("status") or {}
-        if status != before:
+        if status != owner.get("status"):
 
             def edit(obj: Object) -> None:
                 obj["status"] = status
 
             await self.writer.change(self.owner, owner, edit)
-        seconds = owner["spec"].get("minReadySeconds") or 0
-        if seconds and status["numberReady"] != (status.get("numberAvailable") or 0):
-            metadata = owner["metadata"]
+        if status["numberReady"] != status.get("numberAvailable", 0):
+            metadata, seconds = owner["metadata"], owner["spec"].get("minReadySeconds", 0)
             self.queue.add_after(self.owner.key(metadata["namespace"], metadata["name"]), seconds)
 
 
@@ -227,7 +225,7 @@ def rolling_changes(
     if strategy.get("type") != "RollingUpdate":
         return plan
     eligible = [name for name, node in nodes.items() if should_run(owner, node, identity)[0]]
-    surge, seconds = max_surge(owner, len(eligible)), spec.get("minReadySeconds") or 0
+    surge, seconds = max_surge(owner, len(eligible)), spec.get("minReadySeconds", 0)
     rolling = strategy.get("rollingUpdate") or {}
     unavailable = scaled(rolling.get("maxUnavailable"), len(eligible), up=True)
     counted, candidates = 0, []

@@ -5,6 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
+from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.controllers.views import Condition, Metadata, NodeSpec, NodeView, PodSpec, PodStatus, PodView
 from apiserver_stub.controllers.workloads.daemon_sets import (
     daemon_status,
@@ -327,3 +330,117 @@ async def test_pod_has_the_labels_of_its_revision(store: MeteredStore) -> None:
         "controller-revision-hash": revision["metadata"]["labels"]["controller-revision-hash"],
         "pod-template-generation": "1",
     }
+
+
+async def put_node(found: Cluster, name: str, *, taints: list[Object] | None = None) -> None:
+    """Store a node together with the changes before."""
+    found.store.put("core/nodes", {"metadata": {"name": name, "uid": name}, "spec": {"taints": taints or []}})
+    await found.rest()
+
+
+def put_pod(found: Cluster, name: str, digest: str = "", node: str = "a", **metadata: Any) -> None:
+    """Store a running pod of the DaemonSet with the revision *digest*, by default the current one."""
+    owner = found.read(SETS, AGENT)["metadata"]
+    reference = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": owner["uid"], "controller": True}
+    revisions = found.list("apps/controllerrevisions")
+    labels = {"app": "agent", HASH_LABEL: digest or revisions[-1]["metadata"]["labels"][HASH_LABEL]}
+    fields = {"name": name, "namespace": "default", "uid": name, "labels": labels, "ownerReferences": [reference]}
+    spec, status = {"nodeName": node, "containers": []}, {"phase": "Running"}
+    found.store.put("core/pods", {"metadata": {**fields, **metadata}, "spec": spec, "status": status})
+
+
+def active(found: Cluster) -> list[str]:
+    return [pod["metadata"]["name"] for pod in found.pods() if "deletionTimestamp" not in pod["metadata"]]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "spec"),
+    [({"labels": {"disk": "ssd"}}, {"taints": [{"key": "x", "effect": "NoSchedule"}]}), ({"labels": {}}, {})],
+)
+async def test_changed_labels_or_taints_of_a_node_start_pods(
+    store: MeteredStore, metadata: Object, spec: Object
+) -> None:
+    tolerations = [{"key": "y", "operator": "Exists"}]
+    async with cluster(store, FakeClock(), "daemonset-controller") as found:
+        store.put("core/nodes", {"metadata": {"name": "a", "uid": "a", **metadata}, "spec": spec})
+        pod = template("agent", nodeSelector={"disk": "ssd"}, tolerations=tolerations)
+        await found.create("daemonsets", daemon_set(template=pod), "apps")
+        before = len(found.pods())
+        store.put("core/nodes", {"metadata": {"name": "a", "uid": "a", "labels": {"disk": "ssd"}}, "spec": {}})
+        await found.rest()
+        assert (before, len(found.pods())) == (0, 1)
+
+
+async def test_oldest_pod_of_a_node_remains(store: MeteredStore) -> None:
+    async with cluster(store, FakeClock(), "daemonset-controller") as found:
+        await found.create("daemonsets", daemon_set(updateStrategy={"type": "OnDelete"}), "apps")
+        put_pod(found, "a-new", creationTimestamp="2024-01-02T00:00:00Z")
+        put_pod(found, "b-old", "other", creationTimestamp="2024-01-01T00:00:00Z")
+        await put_node(found, "a")
+        assert active(found) == ["b-old"]
+
+
+async def test_old_and_new_pod_run_during_a_surge(store: MeteredStore) -> None:
+    surge = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    async with cluster(store, FakeClock(), "daemonset-controller") as found:
+        await found.create("daemonsets", daemon_set(updateStrategy=surge), "apps")
+        for name, digest in (("new-1", ""), ("new-2", ""), ("old-1", "other"), ("old-2", "other")):
+            put_pod(found, name, digest)
+        await put_node(found, "a")
+        assert active(found) == ["new-1", "old-1"]
+
+
+@pytest.mark.parametrize(("phase", "remaining"), [("Running", ["p"]), ("Failed", []), ("Succeeded", [])])
+async def test_terminated_pods_leave_nodes_where_none_may_start(
+    store: MeteredStore, phase: str, remaining: list[str]
+) -> None:
+    async with cluster(store, FakeClock(), "daemonset-controller") as found:
+        await found.create("daemonsets", daemon_set(), "apps")
+        put_pod(found, "p")
+        pod = found.read("core/pods", "default/p")
+        store.put("core/pods", {**pod, "status": {"phase": phase}})
+        await put_node(found, "a", taints=[{"key": "x", "effect": "NoSchedule"}])
+        assert active(found) == remaining
+
+
+async def test_rejected_pods_are_created_later(store: MeteredStore) -> None:
+    def reject(collection: str, key: str) -> None:
+        if collection == "core/pods":
+            raise ApiError(403, "Forbidden", "rejected", {})
+
+    async with cluster(store, FakeClock(), "daemonset-controller") as found:
+        await add_node(found, "a")
+        store.before_update = reject
+        await found.create("daemonsets", daemon_set(), "apps")
+        status = found.read(SETS, AGENT)["status"]
+        store.before_update = None
+        await found.advance(60)
+        assert len(found.pods()) == 1
+    assert (status["desiredNumberScheduled"], status["currentNumberScheduled"]) == (1, 0)
+
+
+async def test_pods_are_available_after_their_minimum_time_ready(store: MeteredStore) -> None:
+    async with cluster(store, FakeClock(), "daemonset-controller") as found:
+        await add_node(found, "a")
+        await found.create("daemonsets", daemon_set(minReadySeconds=10), "apps")
+        await bind(found)
+        counts = []
+        for seconds in (0, 9, 1):
+            await found.advance(seconds)
+            counts.append(found.read(SETS, AGENT)["status"].get("numberAvailable", 0))
+    assert counts == [0, 0, 1]
+
+
+async def test_revisions_remain_while_pods_have_them(store: MeteredStore) -> None:
+    spec = {"updateStrategy": {"type": "OnDelete"}, "revisionHistoryLimit": 0}
+    async with cluster(store, FakeClock(), "daemonset-controller") as found:
+        await add_node(found, "a")
+        await found.create("daemonsets", daemon_set(**spec), "apps")
+        await bind(found)
+        for number in (2, 3):
+            await found.change(SETS, AGENT, template=template("agent", f"example.com/web:{number}"))
+        during = [item["revision"] for item in found.list("apps/controllerrevisions")]
+        await found.delete("core/pods", f"default/{active(found)[0]}")
+        await found.change(SETS, AGENT, minReadySeconds=1)
+        after = [item["revision"] for item in found.list("apps/controllerrevisions")]
+    assert (sorted(during), after) == ([1, 3], [3])
