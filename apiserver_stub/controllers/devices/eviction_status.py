@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from apiserver_stub.apimachinery.objects import Object
 
-EVICTING = "EvictionInProgress"
+EVICTING, NO_EFFECT = "EvictionInProgress", "NoEffect"
 
 
 def eviction_condition(
@@ -28,7 +28,7 @@ def eviction_condition(
             verb = "needs" if len(pending) == 1 else "need"
             message = f"{_count(len(pending), 'pod')} {verb} to be evicted in {_namespaces(namespaces)}."
     elif effect == "None":
-        reason = "NoEffect"
+        reason = NO_EFFECT
         message = (
             f"{_count(published, 'published device')} selected. {_count(allocated, 'allocated device')} selected. "
             f"{_count(len(pending), 'pod')} would be evicted in {_namespaces(namespaces)} if the effect was NoExecute. "

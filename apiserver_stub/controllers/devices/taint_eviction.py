@@ -14,14 +14,14 @@ from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.device_versions import structured
 from apiserver_stub.apimachinery.objects import Object, dig, parse_time
 from apiserver_stub.controllers.change_feed import ChangeFeed
-from apiserver_stub.controllers.devices.eviction_status import EVICTING, eviction_condition
+from apiserver_stub.controllers.devices.eviction_status import EVICTING, NO_EFFECT, eviction_condition
 from apiserver_stub.controllers.devices.writes import DeviceNames
 from apiserver_stub.controllers.event_recorder import EventRecorder
 from apiserver_stub.controllers.leases import CONTROLLER_MANAGER, HELD_FOR, is_held
 from apiserver_stub.controllers.loop import run_controller
 from apiserver_stub.controllers.object_writer import ObjectWriter
 from apiserver_stub.controllers.work_queue import WorkQueue
-from apiserver_stub.controllers.workloads.conditions import with_condition
+from apiserver_stub.controllers.workloads.conditions import with_condition, without
 from apiserver_stub.kinds.device_taint_rules import VERSION
 from apiserver_stub.scheduling.device_pools import pools_by_name
 from apiserver_stub.scheduling.device_taints import NO_EXECUTE, selects, tolerates
@@ -193,6 +193,8 @@ class DeviceTaintEviction:
         )
         since = parse_time(before.get("lastTransitionTime"))
         if since is not None and before.get("observedGeneration") == rule["metadata"].get("generation"):
+            if before.get("reason") == NO_EFFECT:
+                return  # The message says that it is not updated.
             left = _STATUS_SECONDS - (self._clock.wall() - since).total_seconds()
             if left > 0:
                 self._queue.add_after(("rule", name), left)
@@ -204,7 +206,7 @@ class DeviceTaintEviction:
 
         def edit(obj: Object) -> None:
             status = obj.setdefault("status", {})
-            status["conditions"] = with_condition(status.get("conditions"), new)
+            status["conditions"] = [*without(status.get("conditions"), EVICTING), new]
 
         await self._writer.change(self._rules, rule, edit)
 

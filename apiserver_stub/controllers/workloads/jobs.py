@@ -384,7 +384,7 @@ class Jobs(OwnerController):
         await self.context.index.catch_up()
 
     async def _write_status(self, run: _Pass) -> None:
-        before, active = run.job.get("status") or {}, run.active
+        active = run.active
         counts = {"active": len(active), "succeeded": run.succeeded, "failed": run.failed}
         status: Object = {name: value for name, value in run.status.items() if name not in counts}
         status |= {name: count for name, count in counts.items() if count}
@@ -402,7 +402,7 @@ class Jobs(OwnerController):
                 self.events.record(run.job, "Normal", "Completed", "", "Job completed")
             else:
                 self.events.record(run.job, "Warning", run.finish["reason"], "", run.finish["message"])
-        if status == before:
+        if status == run.job.get("status"):
             return
 
         def edit(obj: Object) -> None:

@@ -59,14 +59,25 @@ class Cluster:
         for name in users:
             self.store.put(PODS, pod(name))
 
-    def rule(self, effect: str = "NoExecute", **selector: str) -> None:
+    def rule(self, effect: str = "NoExecute", *, conditions: list[Object] | None = None, **selector: str) -> None:
         version = next(item.api_version for item in REGISTRY if item.plural == "devicetaintrules")
         spec = {"deviceSelector": selector or {"driver": "d"}, "taint": self.taint(effect)}
         metadata = {"name": "rule", "uid": "rule", "generation": 1}
         self.store.put(
             f"{GROUP}/devicetaintrules",
-            {"apiVersion": version, "kind": "DeviceTaintRule", "metadata": metadata, "spec": spec},
+            {
+                "apiVersion": version,
+                "kind": "DeviceTaintRule",
+                "metadata": metadata,
+                "spec": spec,
+                **({"status": {"conditions": conditions}} if conditions else {}),
+            },
         )
+
+    def rule_changed(self, generation: int = 1) -> None:
+        obj = self.store.read(f"{GROUP}/devicetaintrules", "rule")
+        obj["metadata"] |= {"generation": generation, "labels": {"changed": "yes"}}
+        self.store.put(f"{GROUP}/devicetaintrules", obj)
 
     async def rest(self) -> None:
         await rest(self.store)
@@ -209,3 +220,87 @@ def test_condition_counts_pods_and_namespaces() -> None:
     assert several[2].startswith("2 pods need to be evicted in 2 different namespaces. 2 pods evicted since")
     assert of("NoSchedule", {})[1:] == ("OtherEffect", "Eviction only happens for the NoExecute effect.")
     assert of("None", {})[2].startswith("1 published device selected. 2 allocated devices selected. 0 pods would")
+
+
+async def test_condition_of_a_rule_is_updated_at_most_every_ten_seconds() -> None:
+    messages = []
+    async with controller() as found:
+        found.publish()
+        found.allocate()
+        found.rule(driver="d")
+        await found.rest()
+        messages.append(found.condition["message"])
+        await found.advance(5)
+        found.allocate(users=("q", "r"))
+        await found.rest()
+        messages.append(found.condition["message"])
+        await found.advance(5)
+        messages.append(found.condition["message"])
+    assert [message.partition(" since")[0] for message in messages] == ["1 pod evicted"] * 2 + ["3 pods evicted"]
+
+
+async def test_information_about_a_rule_without_effect_is_not_updated() -> None:
+    async with controller() as found:
+        found.publish()
+        found.rule("None", driver="d")
+        await found.rest()
+        first = found.condition
+        found.allocate()
+        await found.advance(20)
+        found.rule_changed()
+        await found.rest()
+        assert found.condition == first
+
+
+async def test_condition_of_a_changed_rule_is_updated_immediately() -> None:
+    async with controller() as found:
+        found.publish()
+        found.allocate()
+        found.rule("None", driver="d")
+        await found.rest()
+        await found.advance(1)
+        found.rule_changed(2)
+        await found.rest()
+        condition = found.condition
+    assert condition["observedGeneration"] == 2
+
+
+async def test_other_conditions_of_a_rule_remain() -> None:
+    async with controller() as found:
+        found.publish()
+        own = {"type": "Own", "status": "True", "lastTransitionTime": found.at(0), "reason": "R", "message": ""}
+        found.rule("None", conditions=[own], driver="d")
+        await found.rest()
+        rule = found.store.read(f"{GROUP}/devicetaintrules", "rule")
+    assert [item["type"] for item in rule["status"]["conditions"]] == ["Own", "EvictionInProgress"]
+
+
+async def test_rule_that_is_created_again_has_evicted_no_pods() -> None:
+    async with controller() as found:
+        found.publish()
+        found.allocate()
+        found.rule(driver="d")
+        await found.rest()
+        first = found.condition["message"]
+        found.store.remove(f"{GROUP}/devicetaintrules", "rule")
+        found.store.remove(PODS, "n/p")
+        await found.rest()
+        found.rule(driver="d")
+        await found.rest()
+        second = found.condition["message"]
+    assert first.startswith("1 pod evicted since")
+    assert second == ""
+
+
+async def test_other_objects_of_claims_are_not_evicted() -> None:
+    async with controller() as found:
+        found.allocate()
+        claim = found.store.read(f"{GROUP}/resourceclaims", "n/c")
+        claim["status"]["reservedFor"] = [
+            {"apiGroup": "example.com", "resource": "things", "name": "p", "uid": "uid-p"},
+            {"resource": "pods", "name": "missing", "uid": "m"},
+        ]
+        found.store.put(f"{GROUP}/resourceclaims", claim)
+        found.publish(found.taint())
+        await found.rest()
+        assert found.evicted == []

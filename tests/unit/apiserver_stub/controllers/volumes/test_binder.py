@@ -369,3 +369,32 @@ async def test_provisioner_of_a_former_plugin_is_its_driver(
     assert store.read(CLAIMS, "n/c")["metadata"]["annotations"].get(PROVISIONER) == expected
     reasons = [reason for _, reason, _ in events(store)]
     assert ("ExternalProvisioning" in reasons) is (expected is not None)
+
+
+@pytest.mark.parametrize(
+    ("provisioned", "policy", "expected"),
+    [(True, "Delete", "Released"), (True, "Retain", "Available"), (False, "Delete", "Available")],
+)
+async def test_volume_of_a_claim_that_is_bound_elsewhere_is_free(
+    store: MeteredStore, clock: FakeClock, *, provisioned: bool, policy: str, expected: str
+) -> None:
+    annotations = {"pv.kubernetes.io/provisioned-by": "example.com/p"} if provisioned else {}
+    bound = reference("c", "uid-c")
+    metadata = {"annotations": annotations}
+    store.put(VOLUMES, volume("v", claimRef=bound, persistentVolumeReclaimPolicy=policy, metadata=metadata))
+    store.put(VOLUMES, volume("other", claimRef=bound))
+    store.put(CLAIMS, claim(volumeName="other", annotations={COMPLETED: "yes"}))
+    await run(store, clock)
+    assert phase(store) == expected
+    assert "uid" not in store.read(VOLUMES, "v")["spec"].get("claimRef", {}) or expected == "Released"
+
+
+@pytest.mark.parametrize(("mode", "reported"), [("Block", True), ("Filesystem", False)])
+async def test_reserved_volume_of_another_mode_is_reported(
+    store: MeteredStore, clock: FakeClock, mode: str, *, reported: bool
+) -> None:
+    store.put(VOLUMES, volume(claimRef=reference("c", "uid-c"), volumeMode=mode))
+    store.put(CLAIMS, claim(size="2Gi"))
+    await run(store, clock)
+    found = [(name, reason) for name, reason, note in events(store) if note.endswith("incompatible volumeMode.")]
+    assert ({("c", "VolumeMismatch"), ("v", "VolumeMismatch")} <= set(found)) is reported

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
+import pytest
+
+from apiserver_stub.apimachinery.objects import format_time
+from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.controllers.volumes.ephemeral_claims import EphemeralClaims
 from nodeagent.base.identity import Identity
 from nodeagent.testing import FakeClock
@@ -95,3 +100,34 @@ async def test_own_claim_is_not_reported(store: MeteredStore, clock: FakeClock) 
         memory.put(PODS, pod())
         await run(memory, FakeClock())
         assert bool(events(memory)) is reported, owner
+
+
+@pytest.mark.parametrize(("reason", "reported"), [("AlreadyExists", False), ("Forbidden", True)])
+async def test_rejected_claim_is_reported_unless_it_exists(
+    store: MeteredStore, clock: FakeClock, reason: str, *, reported: bool
+) -> None:
+    def reject(collection: str, key: str) -> None:
+        if collection == CLAIMS:
+            store.before_update = None
+            raise ApiError(409, reason, "rejected", {})
+
+    store.put(PODS, pod())
+    store.before_update = reject
+    async with running(store, EphemeralClaims(context(store), REGISTRY, Identity(), 3600, clock).run()):
+        await clock.advance(120)
+        await rest(store)
+    assert ([note for _, _, note in events(store)] != []) is reported
+    assert (store.read(CLAIMS, "n/web-data") is not None) is reported  # Only failures are retried.
+
+
+@pytest.mark.parametrize(("age", "created"), [(0, False), (100, True)])
+async def test_controller_waits_while_a_controller_manager_runs(
+    store: MeteredStore, clock: FakeClock, age: int, *, created: bool
+) -> None:
+    renewed = format_time(clock.wall() - timedelta(seconds=age))
+    metadata = {"name": "kube-controller-manager", "namespace": "kube-system"}
+    lease = {"metadata": metadata, "spec": {"holderIdentity": "x", "renewTime": renewed}}
+    store.put("coordination.k8s.io/leases", lease)
+    store.put(PODS, pod())
+    await run(store, clock)
+    assert (store.read(CLAIMS, "n/web-data") is not None) is created

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.apimachinery.status import not_found
+from apiserver_stub.apimachinery.status import ApiError, not_found
 from apiserver_stub.controllers.volume_protection import VolumeProtection
 from apiserver_stub.controllers.volumes.binder import VolumeBinder
 from apiserver_stub.controllers.volumes.local_directories import LocalDirectories
@@ -100,6 +100,7 @@ async def test_volume_is_created_bound_and_deleted(
         assert spec["local"] == {"path": "/root/local-volumes/pvc-uid-c"}
         (term,) = spec["nodeAffinity"]["required"]["nodeSelectorTerms"]
         assert term["matchExpressions"] == [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["host-1"]}]
+        assert "VolumeResizeSuccessful" not in [reason for _, reason, _ in events(store)]
         store.remove(CLAIMS, "n/c")
         await settle(store, clock)
 
@@ -251,3 +252,82 @@ async def test_storage_class_is_not_added_to_others(store: MeteredStore) -> None
     await ensure_local_path_class(store, Identity())  # type: ignore[arg-type]
 
     assert store.read(CLASSES, "local-path") is None
+
+
+async def test_deleted_claim_gets_no_volume(
+    store: MeteredStore, clock: FakeClock, agents: FakeAgents, controllers: Any
+) -> None:
+    deleted = local_claim()
+    deleted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    store.put(CLAIMS, deleted)
+    async with controllers():
+        await settle(store, clock)
+    assert agents.directories == {}
+
+
+@pytest.mark.parametrize(("reason", "reported"), [("AlreadyExists", False), ("Forbidden", True)])
+async def test_rejected_volume_is_reported_unless_another_server_created_it(
+    store: MeteredStore, clock: FakeClock, controllers: Any, reason: str, *, reported: bool
+) -> None:
+    def reject(collection: str, key: str) -> None:
+        if collection == VOLUMES:
+            store.before_update = None
+            raise ApiError(409, reason, "rejected", {})
+
+    store.put(CLAIMS, local_claim())
+    store.before_update = reject
+    async with controllers():
+        await settle(store, clock)
+    assert ("ProvisioningFailed" in [item[1] for item in events(store)]) is reported
+
+
+async def test_expansion_retains_other_capacities(store: MeteredStore, clock: FakeClock, controllers: Any) -> None:
+    store.put(CLAIMS, local_claim())
+    async with controllers():
+        await settle(store, clock)
+        for collection, key, field in ((VOLUMES, "pvc-uid-c", "spec"), (CLAIMS, "n/c", "status")):
+            obj = store.read(collection, key)
+            obj[field]["capacity"]["other"] = "1"
+            store.put(collection, obj)
+        request_larger(store)
+        await settle(store, clock)
+    assert store.read(VOLUMES, "pvc-uid-c")["spec"]["capacity"] == {"storage": "3Gi", "other": "1"}
+    assert store.read(CLAIMS, "n/c")["status"]["capacity"] == {"storage": "3Gi", "other": "1"}
+
+
+@pytest.mark.parametrize(("bound", "removed"), [(True, False), (False, True)])
+async def test_deleted_volume_that_is_retained_is_removed_once_it_is_released(
+    store: MeteredStore, clock: FakeClock, agents: FakeAgents, controllers: Any, *, bound: bool, removed: bool
+) -> None:
+    store.put(CLASSES, storage_class("local-path", NAME, reclaimPolicy="Retain"))
+    store.put(CLAIMS, local_claim())
+    async with controllers():
+        await settle(store, clock)
+        if not bound:
+            store.remove(CLAIMS, "n/c")
+            await settle(store, clock)
+        volume = store.read(VOLUMES, "pvc-uid-c")
+        volume["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        store.put(VOLUMES, volume)
+        await settle(store, clock)
+    assert (store.read(VOLUMES, "pvc-uid-c") is None) is removed
+    assert agents.directories
+
+
+@pytest.mark.parametrize("deleted", [True, False])
+async def test_volume_of_a_missing_node_is_removed_only_if_a_user_deletes_it(
+    store: MeteredStore, clock: FakeClock, controllers: Any, *, deleted: bool
+) -> None:
+    store.put(CLAIMS, local_claim())
+    async with controllers():
+        await settle(store, clock)
+        volume = store.read(VOLUMES, "pvc-uid-c")
+        annotations = volume["metadata"]["annotations"]
+        volume["metadata"]["annotations"] = {key: "gone" if at == "n1" else at for key, at in annotations.items()}
+        if deleted:
+            volume["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        store.put(VOLUMES, volume)
+        store.remove(CLAIMS, "n/c")
+        await settle(store, clock)
+    assert (store.read(VOLUMES, "pvc-uid-c") is None) is deleted
+    assert ("VolumeFailedDelete" in [item[1] for item in events(store)]) is not deleted

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from apiserver_stub.apimachinery.status import ApiError
 from nodeagent.base.release import NEWEST, OLDEST
 from nodeagent.testing import FakeClock
 from tests.unit.apiserver_stub.controllers.harness import MeteredStore, store
@@ -118,7 +121,7 @@ async def test_finished_job_is_deleted_after_its_time_to_live(store: MeteredStor
         await found.finish(running(found)[0])
         await found.advance(50)
         before = "deletionTimestamp" in found.read(JOBS, TASK)["metadata"]
-        await found.advance(12)
+        await found.advance(10)
         after = "deletionTimestamp" in found.read(JOBS, TASK)["metadata"]
     assert (before, after) == (False, True)
 
@@ -346,3 +349,83 @@ async def test_rejected_pod_is_reported_and_the_job_stays_active(store: MeteredS
         notes = found.notes()
     assert "startTime" in status
     assert any(note.startswith("Error creating: ") for note in notes)
+
+
+def put_pod(found: Cluster, name: str, *owners: Object, **metadata: Any) -> None:
+    """Store a pod with the finalizer of Jobs."""
+    fields = {"name": name, "namespace": "default", "uid": name, "finalizers": [TRACKING], **metadata}
+    if owners:
+        fields["ownerReferences"] = list(owners)
+    found.store.put("core/pods", {"kind": "Pod", "metadata": fields, "spec": {}, "status": {"phase": "Running"}})
+
+
+def owned_by(uid: str, name: str = "task") -> Object:
+    return {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid, "controller": True}
+
+
+TRACKING = "batch.kubernetes.io/job-tracking"
+
+
+async def test_only_pods_without_a_job_are_released(store: MeteredStore) -> None:
+    async with cluster(store, FakeClock(), "job-controller") as found:
+        await found.create("jobs", job(), "batch")
+        (own,) = running(found)
+        put_pod(found, "replaced", owned_by("earlier"))
+        put_pod(found, "missing", owned_by("missing", "missing"))
+        put_pod(found, "free")
+        put_pod(found, "other", owned_by("x", "x"), finalizers=["example.com/hold"])
+        await found.advance(2)
+        finalizers = {pod["metadata"]["name"]: pod["metadata"].get("finalizers") for pod in found.pods()}
+    names = ("replaced", "missing", "free")
+    assert {name: finalizers[name] for name in names} == dict.fromkeys(names)
+    assert (finalizers[own], finalizers["other"]) == ([TRACKING], ["example.com/hold"])
+
+
+async def test_rejected_pods_are_created_later(store: MeteredStore) -> None:
+    def reject(collection: str, key: str) -> None:
+        if collection == "core/pods":
+            raise ApiError(403, "Forbidden", "rejected", {})
+
+    async with cluster(store, FakeClock(), "job-controller") as found:
+        store.before_update = reject
+        await found.create("jobs", job(), "batch")
+        store.before_update = None
+        await found.advance(60)
+        assert len(running(found)) == 1
+
+
+@pytest.mark.parametrize(("index", "expected"), [("1", "1"), ("2", None), (None, None)])
+async def test_only_pods_with_an_index_of_the_job_complete_it(
+    store: MeteredStore, index: str | None, expected: str | None
+) -> None:
+    async with cluster(store, FakeClock(), "job-controller") as found:
+        spec = {"completions": 2, "parallelism": 2, "completionMode": "Indexed"}
+        await found.create("jobs", job(**spec), "batch")
+        name = of_index(found, 1)
+        pod = found.read("core/pods", f"default/{name}")
+        annotations = {INDEX: index} if index else {}
+        store.put("core/pods", {**pod, "metadata": {**pod["metadata"], "annotations": annotations}})
+        await found.finish(name)
+        assert found.read(JOBS, TASK)["status"].get("completedIndexes") == expected
+
+
+async def test_deadline_includes_its_last_second(store: MeteredStore) -> None:
+    async with cluster(store, FakeClock(), "job-controller") as found:
+        await found.create("jobs", job(activeDeadlineSeconds=30), "batch")
+        await found.advance(30)
+        await found.change(JOBS, TASK, parallelism=1)
+        assert types(found) == {"Failed": "DeadlineExceeded"}
+
+
+async def test_job_that_was_never_suspended_has_no_such_condition(
+    store: MeteredStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cluster(store, FakeClock()) as found:
+        await found.create("jobs", job(), "batch")
+        during, notes = found.read(JOBS, TASK)["status"], found.notes()
+        await found.finish(running(found)[0])
+        await found.advance(60)
+        assert "deletionTimestamp" not in found.read(JOBS, TASK)["metadata"]
+    assert "conditions" not in during
+    assert "Job resumed" not in notes
+    assert caplog.messages == []
