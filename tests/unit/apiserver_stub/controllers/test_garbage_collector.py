@@ -289,10 +289,18 @@ async def test_foreground_finalizer_of_an_object_without_deletion_remains(store:
     assert store.writes == 2
 
 
-@pytest.mark.parametrize("change", ["removed", "replaced"])
-@pytest.mark.parametrize(("name", "deletes"), [("b", ORPHAN), ("a", FOREGROUND)])
+@pytest.mark.parametrize(
+    ("name", "deletes", "change"),
+    [
+        ("b", ORPHAN, "removed"),
+        ("b", ORPHAN, "replaced"),
+        ("a", FOREGROUND, "removed"),
+        ("a", FOREGROUND, "replaced"),
+        ("b", FOREGROUND, "removed"),
+    ],
+)
 async def test_object_that_others_delete_during_the_collection_is_no_failure(
-    store: MeteredStore, caplog: pytest.LogCaptureFixture, change: str, name: str, deletes: str
+    store: MeteredStore, caplog: pytest.LogCaptureFixture, name: str, deletes: str, change: str
 ) -> None:
     def interrupt(collection: str, key: str) -> None:
         if collection == MAPS and key == f"n/{name}":

@@ -8,7 +8,7 @@ import pytest
 
 from apiserver_stub.apimachinery.objects import format_time
 from apiserver_stub.controllers.leases import SCHEDULER
-from apiserver_stub.controllers.scheduler import Scheduler
+from apiserver_stub.controllers.scheduler import Scheduler, with_condition
 from apiserver_stub.feature_gates import build_gates
 from apiserver_stub.storage import StoreUnavailable
 from nodeagent.base.identity import Identity
@@ -364,3 +364,67 @@ async def test_malformed_pod_does_not_block_other_pods(store: MeteredStore, cloc
         await clock.advance(5)
 
     assert node_of(store, "b-web") == "n1"
+
+
+@pytest.mark.parametrize(
+    ("before", "retained"),
+    [
+        ([{"type": "PodScheduled", "status": "False", "lastTransitionTime": "2020-01-01T00:00:00Z"}], True),
+        ([{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"}], False),
+        ([{"type": "PodScheduled", "status": "False"}], False),
+        (None, False),
+    ],
+)
+def test_time_of_the_condition_is_that_of_the_first_failure(before: Any, *, retained: bool) -> None:
+    status = {"phase": "Pending"} if before is None else {"phase": "Pending", "conditions": [{"type": "Own"}, *before]}
+    found = with_condition({**pod("web"), "status": status}, "Unschedulable", "m")["status"]
+    scheduled = found["conditions"][-1]
+    assert found["phase"] == "Pending"
+    assert [item["type"] for item in found["conditions"]] == (["Own"] if before else []) + ["PodScheduled"]
+    assert (scheduled["lastTransitionTime"] == "2020-01-01T00:00:00Z") is retained
+    assert scheduled["lastTransitionTime"]
+
+
+@pytest.mark.parametrize("change", ["replaced", "bound", "deleted"])
+async def test_pod_that_changes_before_it_is_bound_is_not_bound(
+    store: MeteredStore, clock: FakeClock, change: str
+) -> None:
+    def interrupt(collection: str, key: str) -> None:
+        if collection == PODS:
+            store.before_update = None
+            other = pod("web", nodeName="other") if change == "bound" else pod("web", schedulerName="other")
+            if change == "replaced":
+                other = pod("web")
+                other["metadata"]["uid"] = "another"
+            store.put(PODS, other)
+            if change == "deleted":
+                store.remove(PODS, key)
+
+    store.put(NODES, node())
+    store.put(PODS, pod("web"))
+    store.before_update = interrupt
+    async with running(store, scheduler(store, clock)):
+        await clock.advance(0)
+        first = store.read(PODS, "n/web")
+    assert first is None if change == "deleted" else first["spec"].get("nodeName") != "n1" or change == "replaced"
+    assert ("web", "Scheduled", "Successfully assigned n/web to n1") not in events(store) or change == "replaced"
+
+
+async def test_labels_of_namespaces_select_pods_for_affinity(store: MeteredStore, clock: FakeClock) -> None:
+    term = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"app": "db"}},
+        "namespaceSelector": {"matchLabels": {"team": "a"}},
+    }
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    labeled = node()
+    labeled["metadata"]["labels"] = {"kubernetes.io/hostname": "n1"}
+    store.put(NODES, labeled)
+    store.put("core/namespaces", {"metadata": {"name": "dbs", "labels": {"team": "a"}}})
+    other = pod("db", nodeName="n1")
+    other["metadata"] |= {"namespace": "dbs", "labels": {"app": "db"}}
+    store.put(PODS, other)
+    store.put(PODS, pod("web", affinity=affinity))
+    async with running(store, scheduler(store, clock)):
+        await clock.advance(1)
+    assert node_of(store, "web") == "n1"
