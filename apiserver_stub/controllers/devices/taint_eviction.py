@@ -194,7 +194,7 @@ class DeviceTaintEviction:
         since = parse_time(before.get("lastTransitionTime"))
         if since is not None and before.get("observedGeneration") == rule["metadata"].get("generation"):
             if before.get("reason") == NO_EFFECT:
-                return  # The message says that it is not updated.
+                return  # The message announces that it is not updated.
             left = _STATUS_SECONDS - (self._clock.wall() - since).total_seconds()
             if left > 0:
                 self._queue.add_after(("rule", name), left)
