@@ -299,7 +299,7 @@ async def test_foreground_finalizer_of_an_object_without_deletion_remains(store:
         ("b", FOREGROUND, "removed"),
     ],
 )
-async def test_object_that_others_delete_meanwhile_is_not_reported(
+async def test_object_that_others_delete_concurrently_is_not_reported(
     store: MeteredStore, caplog: pytest.LogCaptureFixture, name: str, deletes: str, change: str
 ) -> None:
     def interrupt(collection: str, key: str) -> None:
