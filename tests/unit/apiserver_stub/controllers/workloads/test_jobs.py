@@ -13,6 +13,7 @@ from tests.unit.apiserver_stub.controllers.harness import MeteredStore, store
 from tests.unit.apiserver_stub.controllers.workloads.harness import Cluster, Object, cluster
 
 __all__ = ["store"]
+pytestmark = pytest.mark.covers("apiserver_stub.controllers.workloads.finished_jobs")
 JOBS = "batch/jobs"
 TASK = "default/task"
 INDEX, FAILURES = "batch.kubernetes.io/job-completion-index", "batch.kubernetes.io/job-index-failure-count"

@@ -23,6 +23,11 @@ from tests.unit.apiserver_stub.controllers.harness import MeteredStore, store
 from tests.unit.apiserver_stub.controllers.workloads.harness import PODS, Cluster, cluster, workload
 
 __all__ = ["store"]
+pytestmark = pytest.mark.covers(
+    *(f"apiserver_stub.controllers.workloads.{name}" for name in ("owners", "owner_controller", "pod_writer")),
+    "apiserver_stub.controllers.views",
+    "apiserver_stub.controllers.object_index",
+)
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 COST = "controller.kubernetes.io/pod-deletion-cost"
 EARLY, LATE = "2026-01-01T10:00:00Z", "2026-01-01T11:00:00Z"

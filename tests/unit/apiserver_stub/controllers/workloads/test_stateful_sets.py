@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from nodeagent.testing import FakeClock
 from tests.unit.apiserver_stub.controllers.harness import MeteredStore, store
 from tests.unit.apiserver_stub.controllers.workloads.harness import PODS, Cluster, Object, cluster, template, workload
 
 __all__ = ["store"]
+pytestmark = pytest.mark.covers("apiserver_stub.controllers.workloads.revisions")
 SETS, CLAIMS, REVISIONS = "apps/statefulsets", "core/persistentvolumeclaims", "apps/controllerrevisions"
 DB = "default/db"
 ONLY = "statefulset-controller"
