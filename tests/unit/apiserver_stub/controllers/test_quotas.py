@@ -61,7 +61,7 @@ def used(store: MeteredStore, name: str = "q") -> Any:
 async def test_usage_follows_the_objects_of_the_namespace(store: MeteredStore, clock: FakeClock) -> None:
     put_quota(store)
     put_quota(store, "second", configmaps="1")
-    put_map(store, "a")
+    put_map(store, "q")  # Like the quota.
     found = []
     async with counting(store, clock):
         found.append(used(store)["configmaps"])
@@ -69,11 +69,14 @@ async def test_usage_follows_the_objects_of_the_namespace(store: MeteredStore, c
         put_map(store, "elsewhere", "other")
         await settle(store, clock)
         found.append(used(store)["configmaps"])
-        store.remove(MAPS, "n/a")
+        store.remove(MAPS, "n/q")
         await settle(store, clock)
         found.append(used(store)["configmaps"])
-        assert used(store, "second") == {"configmaps": "1"}
-    assert found == ["1", "2", "1"]
+        put_map(store, "c")
+        await settle(store, clock)
+        found.append(used(store)["configmaps"])
+        assert used(store, "second") == {"configmaps": "2"}
+    assert found == ["1", "2", "1", "2"]
 
 
 async def test_terminated_pods_are_not_counted(store: MeteredStore, clock: FakeClock) -> None:
