@@ -10,7 +10,9 @@ from apiserver_stub.controllers.api_services import Registration
 from apiserver_stub.options import parse
 from apiserver_stub.server.kinds import build_registry
 from nodeagent.base.identity import Identity
+from nodeagent.testing import FakeClock
 from tests.unit.apiserver_stub.authz.conftest import Memory
+from tests.unit.apiserver_stub.controllers.harness import MeteredStore, rest, running
 
 SERVICES = "apiregistration.k8s.io/apiservices"
 LABEL = "kube-aggregator.kubernetes.io/automanaged"
@@ -108,3 +110,39 @@ async def test_disabled_resource_writes_nothing(store: Memory) -> None:
     await kept.register()
     await kept.keep()
     assert store.writes == 0
+
+
+async def test_running_server_restores_its_objects(clock: FakeClock) -> None:
+    store = MeteredStore()
+    kept = Registration(store, build_registry(parse([])), identity=Identity(), clock=clock)  # type: ignore[arg-type]
+    await kept.register()
+    async with running(store, kept.keep()):
+        await rest(store)
+        store.remove(SERVICES, "v1.policy")
+        changed = store.read(SERVICES, "v1.apps")
+        store.put(SERVICES, {**changed, "spec": {**changed["spec"], "versionPriority": 5}})
+        store.put(SERVICES, foreign("v1.example.com"))
+        store.put(SERVICES, foreign("v2.example.com", "onstart"))
+        writes = store.writes
+        await rest(store)
+        assert store.writes == writes + 3
+        store.remove(SERVICES, "v1.example.com")
+        await rest(store)
+        assert store.writes == writes + 4
+        assert store.read(SERVICES, "v1.policy") is not None
+        assert store.read(SERVICES, "v1.apps")["spec"] == changed["spec"]
+        assert store.read(SERVICES, "v2.example.com") is None
+
+
+async def test_object_that_another_client_reverts_is_restored_rarely(clock: FakeClock) -> None:
+    store, restored = MeteredStore(), 0
+    kept = Registration(store, build_registry(parse([])), identity=Identity(), clock=clock)  # type: ignore[arg-type]
+    await kept.register()
+    async with running(store, kept.keep()):
+        for _ in range(40):
+            found = store.read(SERVICES, "v1.apps")
+            if found["spec"]["versionPriority"] != 5:
+                restored += 1
+                store.put(SERVICES, {**found, "spec": {**found["spec"], "versionPriority": 5}})
+            await clock.advance(0.1)
+    assert 1 < restored < 20

@@ -211,3 +211,13 @@ async def test_batches_are_limited_and_yield_to_other_tasks(clock: FakeClock) ->
 
     assert most == 7
     assert max(after - before for before, after in itertools.pairwise(turns)) <= 7
+
+
+@pytest.mark.parametrize(("seconds", "adds", "retries"), [(0, 1, 0), (-1, 1, 0), (5, 0, 1)])
+def test_key_that_is_delayed_again_for_the_same_time_is_counted_once(
+    clock: FakeClock, seconds: float, adds: int, retries: int
+) -> None:
+    queue = WorkQueue[str]("test", clock)
+    for _ in range(2):
+        queue.add_after("a", seconds)
+    assert (queue.counts.adds, queue.counts.retries) == (adds, retries)
