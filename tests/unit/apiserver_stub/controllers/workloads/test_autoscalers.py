@@ -19,6 +19,9 @@ from tests.unit.apiserver_stub.controllers.harness import MeteredStore, store
 from tests.unit.apiserver_stub.controllers.workloads.harness import DEPLOYMENTS, Cluster, cluster, deployment, template
 
 __all__ = ["store"]
+pytestmark = pytest.mark.covers(
+    "apiserver_stub.controllers.autoscaling.evaluation", "apiserver_stub.controllers.autoscaling.scale_targets"
+)
 WEB = "default/web"
 CONTROLLERS = ("deployment-controller", "replicaset-controller", "horizontal-pod-autoscaler-controller")
 AUTOSCALERS = "autoscaling/horizontalpodautoscalers"
