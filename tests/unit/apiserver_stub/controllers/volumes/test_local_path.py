@@ -167,7 +167,16 @@ async def test_rejected_directory_is_reported_and_the_node_released(
     assert SELECTED not in store.read(CLAIMS, "n/c")["metadata"]["annotations"]
 
 
-@pytest.mark.parametrize("spec", [{"modes": ("ReadWriteMany",)}, {"volumeMode": "Block"}])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"modes": ("ReadWriteMany",)},
+        {"volumeMode": "Block"},
+        {"dataSource": {"kind": "PersistentVolumeClaim", "name": "other"}},
+        {"dataSourceRef": {"kind": "PersistentVolumeClaim", "name": "other"}},
+        {"selector": {"matchLabels": {"disk": "ssd"}}},
+    ],
+)
 async def test_unsupported_claim_is_reported(
     store: MeteredStore, clock: FakeClock, agents: FakeAgents, controllers: Any, spec: dict[str, Any]
 ) -> None:
