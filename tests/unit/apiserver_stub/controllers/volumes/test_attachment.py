@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.controllers.volumes.attachment import VolumeAttacher
 from nodeagent.base.identity import Identity
 from nodeagent.testing import FakeClock
@@ -238,3 +239,57 @@ async def test_listed_volumes_of_other_plugins_are_kept(store: MeteredStore, clo
         attach(store)
         await controller.settle()
         assert listed(store) == [other["name"], UNIQUE]
+
+
+@pytest.mark.parametrize("late", [VOLUMES, CLAIMS, DRIVERS])
+async def test_volume_is_attached_once_all_objects_exist(store: MeteredStore, clock: FakeClock, late: str) -> None:
+    fill(store)
+    key = {VOLUMES: "v", CLAIMS: "n/c", DRIVERS: "d.example"}[late]
+    if late == DRIVERS:
+        store.put(DRIVERS, {"metadata": {"name": "d.example"}, "spec": {"attachRequired": False}})
+    found = store.read(late, key)
+    if late != DRIVERS:
+        store.remove(late, key)
+    store.put(NODES, node())
+    store.put(PODS, pod())
+    controller = Controller(store, clock)
+    async with controller.running:
+        await controller.settle()
+        assert attachments(store) == []
+        store.put(late, {**found, "spec": {**found["spec"], **({"attachRequired": True} if late == DRIVERS else {})}})
+        await controller.settle()
+        assert len(attachments(store)) == 1
+
+
+async def test_volume_is_detached_when_another_pod_replaces_its_pod(store: MeteredStore, clock: FakeClock) -> None:
+    fill(store)
+    store.put(NODES, node())
+    store.put(PODS, pod())
+    controller = Controller(store, clock)
+    async with controller.running:
+        await controller.settle()
+        before = len(attachments(store))
+        store.put(PODS, {**pod(), "spec": {"nodeName": "a"}})
+        await controller.settle()
+        assert (before, len(attachments(store))) == (1, 0)
+
+
+@pytest.mark.parametrize(("reason", "retried"), [("AlreadyExists", False), ("Forbidden", True)])
+async def test_rejected_attachment_is_created_again_unless_it_exists(
+    store: MeteredStore, clock: FakeClock, reason: str, *, retried: bool
+) -> None:
+    def reject(collection: str, key: str) -> None:
+        if collection == ATTACHMENTS:
+            store.before_update = None
+            raise ApiError(409, reason, "rejected", {})
+
+    fill(store)
+    store.put(NODES, node())
+    store.put(PODS, pod())
+    store.before_update = reject
+    controller = Controller(store, clock)
+    async with controller.running:
+        await controller.settle()
+        await clock.advance(20)
+        await rest(store)
+        assert (len(attachments(store)) == 1) is retried
