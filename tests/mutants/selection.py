@@ -1,6 +1,6 @@
 """Selection of the unit tests of a module: by location, by the modules whose names a test refers to, and by a marker.
 
-A test with the marker ``covers`` is for all modules of packages.
+A test with the marker ``covers`` is for modules, or for all modules of packages.
 """
 
 from __future__ import annotations
@@ -151,9 +151,9 @@ def _packages(module: str) -> Iterator[str]:
 
 
 def _covers(test: pytest.Item, module: str) -> bool:
-    """Return whether *test* has a marker for a package of *module*."""
+    """Return whether *test* has a marker for *module* or for a package of it."""
     covered = {package for marker in test.iter_markers("covers") for package in marker.args}
-    return not covered.isdisjoint(_packages(module))
+    return not covered.isdisjoint([module, *_packages(module)])
 
 
 def mirror(path: str) -> tuple[Path, Path]:

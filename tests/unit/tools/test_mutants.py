@@ -178,7 +178,8 @@ def test_tests_that_refer_to_the_module_are_selected(request):
 
 @pytest.mark.covers("nodeagent.pleg")
 @pytest.mark.parametrize(
-    ("path", "is_selected"), [("pleg/absent.py", True), ("pleg/in/absent.py", True), ("plegs.py", False)]
+    ("path", "is_selected"),
+    [("pleg/absent.py", True), ("pleg/in/absent.py", True), ("pleg.py", True), ("plegs.py", False)],
 )
 def test_tests_of_a_package_are_selected_for_its_modules(request, path, is_selected):
     selected = Selection([request.node]).tests(sites.Mutant(f"nodeagent/{path}", 0, 0, 1, "", ""))
