@@ -131,9 +131,7 @@ def resources(settings: KindSettings) -> list[Resource]:
                 NAME,
                 Column(names.name, names.cell, description=names.description),
                 Column(images.name, images.cell, description=images.description),
-                Column(
-                    "Pod Labels", lambda obj: format_labels(dig(obj, ("template", "metadata", "labels"))) or "<none>"
-                ),
+                Column("Pod Labels", _labels),
             ),
         )
     ]

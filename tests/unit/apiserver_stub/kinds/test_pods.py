@@ -180,3 +180,71 @@ def test_only_unassigned_pods_wait_for_the_scheduler() -> None:
     assert not waits(pod(nodeName="n"))
     assert not waits(pod(schedulerName="mine"))
     assert not waits(pod(schedulingGates=[{"name": "g"}]))
+
+
+@pytest.mark.parametrize(("status", "is_kept"), [("True", True), ("False", False), (None, False)])
+def test_transition_time_of_a_bound_pod_is_kept(status: str | None, *, is_kept: bool) -> None:
+    made, earlier = pod(), "2026-01-01T00:00:00Z"
+    made["status"] = {"conditions": [{"type": "PodScheduled", "status": status, "lastTransitionTime": earlier}]}
+
+    (found,) = bound(made, "n", BindingRules(False, False))["status"]["conditions"]
+
+    assert (found["lastTransitionTime"] == earlier, found["status"]) == (is_kept, "True")
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_deletion_cost_is_a_number_while_the_gate_is_enabled(enabled: bool) -> None:
+    made = pod(metadata={"annotations": {"controller.kubernetes.io/pod-deletion-cost": "x"}})
+
+    assert bool(PodStrategy(build_gates({"PodDeletionCost": enabled}), Identity()).validate(made)) is enabled
+
+
+@pytest.mark.parametrize(
+    ("gates", "release", "counted"),
+    [
+        ({}, Release(1, 32), ()),
+        ({"InPlacePodVerticalScaling": False}, Release(1, 33), ("spec",)),
+        ({"InPlacePodVerticalScaling": True}, Release(1, 29), ("spec",)),
+    ],
+)
+def test_generation_counts_changes_of_the_spec(gates: dict[str, bool], release: Release, counted: Any) -> None:
+    assert PodStrategy(build_gates(gates, release), Identity(), release=release).counted == counted
+
+
+@pytest.mark.parametrize(("minor", "copied"), [(33, True), (34, False)])
+def test_profiles_are_copied_to_annotations_before_1_34(minor: int, copied: bool) -> None:
+    release = Release(1, minor)
+    made = pod(securityContext={"appArmorProfile": {"type": "RuntimeDefault"}})
+
+    PodStrategy(build_gates({}, release), Identity(), release=release).prepare_create(made)
+
+    assert bool(made["metadata"].get("annotations")) is copied
+
+
+def test_resize_changes_only_resources_and_managed_fields() -> None:
+    old = pod(metadata={"name": "p", "uid": "1", "resourceVersion": "1", "labels": {"a": "b"}})
+    new = copy.deepcopy(old)
+    new["metadata"] |= {"labels": {"c": "d"}, "resourceVersion": "2", "managedFields": [{"manager": "m"}]}
+    release = Release(1, 33)
+
+    PodStrategy(build_gates({}, release), Identity(), release=release).prepare_update(new, old, "resize")
+
+    kept = {**old["metadata"], "resourceVersion": "2", "managedFields": [{"manager": "m"}]}
+    assert {**new["metadata"], "generation": None} == {**kept, "generation": None}
+
+
+@pytest.mark.parametrize(("minor", "kept"), [(32, False), (33, True)])
+def test_status_update_keeps_observed_generations_since_1_33(minor: int, kept: bool) -> None:
+    release = Release(1, minor)
+    new, old = pod(), pod()
+    old["status"] = {"observedGeneration": 3}
+    strategy = PodStrategy(build_gates({}, release), Identity(), release=release)
+    new["status"] = {"phase": "Running"}
+
+    strategy.prepare_update(new, old, "status")
+
+    assert (new["status"].get("observedGeneration") == 3) is kept
+
+
+def test_status_without_values_causes_no_warnings() -> None:
+    assert STRATEGY.status_warnings({**pod(), "status": None}) == []

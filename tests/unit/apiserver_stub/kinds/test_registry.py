@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from apiserver_stub.kinds.registry import Deprecation, Resource, Strategy
+import pytest
+
+from apiserver_stub.apimachinery.objects import decode, encode_for_store
+from apiserver_stub.kinds.registry import Column, Deprecation, Resource, Strategy
+from apiserver_stub.storage import Record
+from apiserver_stub.storage.record import with_revision
 
 
 class _Keeping(Strategy):
@@ -58,3 +63,31 @@ def test_names_of_a_resource_are_derived_from_its_kind_unless_stated() -> None:
     assert (derived.api_version, stated.api_version) == ("example.com/v1", "v1")
     assert (stated.singular, stated.list_kind, stated.storage) == ("w", "Widgets", "x/y")
     assert Resource("", "v1", "Widget", "widgets").storage == "core/widgets"
+
+
+@pytest.mark.parametrize(("priority", "wide", "expected"), [(0, False, 0), (0, True, 1), (2, True, 2), (2, False, 2)])
+def test_wide_columns_have_a_priority(priority: int, wide: bool, expected: int) -> None:
+    assert Column("A", str, wide=wide, priority=priority).priority == expected
+
+
+def test_record_of_another_version_is_converted() -> None:
+    def convert(obj: dict[str, Any]) -> dict[str, Any]:
+        converted.append(obj["apiVersion"])
+        return {**obj, "apiVersion": "g/v2", "a": 1}
+
+    converter: Any = object()
+    converted: list[str] = []
+    plain, versioned = Resource("g", "v2", "A", "as"), Resource("g", "v2", "A", "as", convert=convert)
+    by_webhook = Resource("g", "v2", "A", "as", converter=converter)
+    stored, current = (
+        Record("a", 7, with_revision(encode_for_store({"kind": "A", "apiVersion": version, "metadata": {}}), 7))
+        for version in ("g/v1", "g/v2")
+    )
+
+    assert [item.has_versions for item in (plain, versioned, by_webhook)] == [False, True, True]
+    assert (plain.render(stored), versioned.render(current)) == (stored.data, current.data)
+    assert versioned.read(current) == plain.read(current)
+    assert converted == []
+    assert decode(versioned.render(stored)) == versioned.read(stored) == versioned.read_stored(stored)
+    assert by_webhook.read_stored(stored)["apiVersion"] == "g/v1"
+    assert converted == ["g/v1"] * 3

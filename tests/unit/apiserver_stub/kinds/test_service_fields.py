@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.kinds.service_families import settle_families
+from apiserver_stub.kinds.service_families import keeps_prefer_dual_stack, settle_families
 from apiserver_stub.kinds.service_fields import drop_unused, keep_allocated
 
 _PORT = {"name": "a", "port": 80, "nodePort": 30000}
@@ -35,6 +35,21 @@ _BALANCER = {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCh
             {"type": "NodePort", "ports": [{"name": "a", "port": 81}, {"name": "b", "nodePort": 30000}]},
         ),
         (_BALANCER, _BALANCER | {"healthCheckNodePort": 0}, _BALANCER),
+        (
+            {"type": "NodePort", "ports": [_PORT]},
+            {"type": "ClusterIP", "ports": [{"name": "a", "port": 80}]},
+            {"type": "ClusterIP", "ports": [{"name": "a", "port": 80}]},
+        ),
+        (
+            {"clusterIP": "1", "clusterIPs": ["1"], "type": "ExternalName"},
+            {"clusterIP": "1"},
+            {"clusterIP": "1", "clusterIPs": ["1"]},
+        ),
+        (
+            {"clusterIP": "1", "clusterIPs": ["1"], "type": "ExternalName"},
+            {"clusterIP": "2"},
+            {"clusterIP": "2"},
+        ),
     ],
 )
 def test_update_keeps_allocated_values(before: Any, spec: Any, expected: Any) -> None:
@@ -117,3 +132,41 @@ def test_release_of_a_family_needs_a_policy() -> None:
     causes = settle_families(spec, before, ["IPv4", "IPv6"])
 
     assert [cause.field for cause in causes] == ["spec.ipFamilyPolicy"] * 2
+
+
+DUAL = {
+    "type": "ClusterIP",
+    "ipFamilyPolicy": "PreferDualStack",
+    "clusterIPs": ["10.0.0.1"],
+    "clusterIP": "10.0.0.1",
+    "ipFamilies": ["IPv4"],
+}
+
+
+@pytest.mark.parametrize(
+    ("spec", "before", "kept"),
+    [
+        (DUAL, DUAL, True),
+        (DUAL, None, False),
+        ({**DUAL, "type": "ExternalName"}, {**DUAL, "type": "ExternalName"}, False),
+        ({**DUAL, "ipFamilyPolicy": "SingleStack"}, DUAL, False),
+        (DUAL, {**DUAL, "ipFamilyPolicy": "SingleStack"}, False),
+        ({**DUAL, "ipFamilyPolicy": "SingleStack"}, {**DUAL, "ipFamilyPolicy": "SingleStack"}, False),
+        ({**DUAL, "ipFamilies": ["IPv4", "IPv6"]}, DUAL, False),
+        ({**DUAL, "clusterIPs": ["10.0.0.2"]}, DUAL, False),
+        ({**DUAL, "type": "NodePort"}, DUAL, False),
+        ({**DUAL, "ipFamilies": None}, {**DUAL, "ipFamilies": []}, True),
+        ({**DUAL, "ipFamilies": []}, {**DUAL, "ipFamilies": None}, True),
+    ],
+)
+def test_unchanged_dual_stack_service_keeps_its_families(spec: Any, before: Any, *, kept: bool) -> None:
+    assert keeps_prefer_dual_stack(spec, before) is kept
+
+
+@pytest.mark.parametrize(("families", "expected"), [(["IPv4", "IPv6"], ["IPv4"]), (["IPv4"], ["IPv4"])])
+def test_single_stack_releases_only_a_second_family(families: list[str], expected: list[str]) -> None:
+    before = {**DUAL, "ipFamilies": families}
+    spec = {**before, "ipFamilyPolicy": "SingleStack"}
+
+    assert settle_families(spec, before, ["IPv4", "IPv6"]) == []
+    assert spec["ipFamilies"] == expected
