@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from apiserver_stub.apimachinery.request import ANONYMOUS, RequestInfo, User
+from apiserver_stub.authz import abac
 from apiserver_stub.authz.abac import Abac, PolicyError
 from nodeagent.base.identity import Identity
 from tests.unit.apiserver_stub.authz.conftest import ALICE, to
@@ -138,3 +139,36 @@ def test_rules_of_a_user_are_listed(file: Path) -> None:
     assert rules.resources == [{"verbs": ["*"], "apiGroups": [""], "resources": ["nodes"]}]
     assert rules.paths == [{"verbs": ["*"], "nonResourceURLs": ["/x"]}]
     assert Abac.load(file, Identity()).rules(ALICE, "a").resources[0]["verbs"] == ["get", "list", "watch"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "info", "allowed"),
+    [
+        ({"user": "alice"}, to("get", "pods", "a"), True),
+        ({"user": "alice", "resource": "pods"}, to("get", "pods", "a"), True),
+        ({"user": "alice", "resource": "pods"}, to("get", "secrets", "a"), False),
+        ({"user": "alice", "namespace": "a"}, to("get", "secrets", "a"), True),
+        ({"user": "alice", "namespace": "a"}, to("get", "secrets", "b"), False),
+        ({"user": "bob"}, to("get", "pods", "a"), False),
+    ],
+)
+async def test_line_of_version_0_has_the_unversioned_fields(
+    file: Path, fields: Any, info: Any, *, allowed: bool
+) -> None:
+    head = {"apiVersion": "abac.authorization.kubernetes.io/v0", "kind": "Policy"}
+    file.write_text(json.dumps({**head, **fields}))
+
+    assert (await Abac.load(file, Identity()).authorize(ALICE, info)).allowed is allowed
+
+
+@pytest.mark.parametrize(("more", "is_valid"), [(0, True), (1, False)])
+def test_large_file_is_rejected(file: Path, monkeypatch: pytest.MonkeyPatch, more: int, *, is_valid: bool) -> None:
+    text = line(user="alice", **EVERYWHERE)
+    file.write_text(text + " " * more)
+    monkeypatch.setattr(abac, "_MAX_BYTES", len(text))
+
+    if is_valid:
+        assert len(abac.load_policies(file, Identity())) == 1
+    else:
+        with pytest.raises(PolicyError, match=f"larger than {len(text)} bytes"):
+            abac.load_policies(file, Identity())

@@ -228,3 +228,26 @@ async def test_controllers_of_enabled_features_have_roles(store: Any, gate: str,
 
     assert gates.enabled(gate)
     assert store.collection(RBAC.cluster_roles).get(f"system:controller:{controller}") is not None
+
+
+@pytest.mark.parametrize("stored", [None, {}, {"clusterRoleSelectors": None}])
+async def test_missing_selectors_of_aggregated_roles_are_restored(store: Any, stored: Any) -> None:
+    await ensure_bootstrap_policy(store, Identity())
+    role = store.read(RBAC.cluster_roles, "view")
+    expected = role["aggregationRule"]
+    store.put(RBAC.cluster_roles, {**role, "aggregationRule": stored})
+
+    await ensure_bootstrap_policy(store, Identity())
+
+    assert store.read(RBAC.cluster_roles, "view")["aggregationRule"] == expected
+
+
+async def test_added_selectors_of_aggregated_roles_are_kept(store: Any) -> None:
+    await ensure_bootstrap_policy(store, Identity())
+    role, added = store.read(RBAC.cluster_roles, "view"), {"matchLabels": {"a": "b"}}
+    expected = role["aggregationRule"]["clusterRoleSelectors"]
+    store.put(RBAC.cluster_roles, {**role, "aggregationRule": {"clusterRoleSelectors": [added]}})
+
+    await ensure_bootstrap_policy(store, Identity())
+
+    assert store.read(RBAC.cluster_roles, "view")["aggregationRule"]["clusterRoleSelectors"] == [added, *expected]

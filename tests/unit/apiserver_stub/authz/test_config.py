@@ -229,3 +229,42 @@ async def test_invalid_files_prevent_start(file: Path, store: Any, arguments: li
     async with AsyncExitStack() as stack:
         with pytest.raises(AuthorizationError, match=problem):
             await build_authorization(parse(arguments), store, stack)
+
+
+@pytest.mark.parametrize(("count", "problem"), [(64, ""), (65, "Too many: 65: must have at most 64 items")])
+def test_number_of_match_conditions_is_limited(file: Path, count: int, problem: str) -> None:
+    conditions = [{"expression": f"request.user == '{number}'"} for number in range(count)]
+    hook = webhook(file, matchConditions=conditions, matchConditionSubjectAccessReviewVersion="v1")
+    found = ""
+
+    try:
+        config.load(write(file, hook), Identity())
+    except AuthorizationConfigError as error:
+        found = str(error)
+
+    assert problem in found
+    assert bool(found) == bool(problem)
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "problem"),
+    [
+        ("timeout", "30s", ""),
+        ("timeout", "30.1s", "must be > 0s and <= 30s"),
+        ("timeout", "-1s", "must be > 0s and <= 30s"),
+        ("timeout", "0s", "Required value"),
+        ("authorizedTTL", "1000h", ""),
+        ("authorizedTTL", "-1s", "must be > 0s"),
+        ("authorizedTTL", "1ns", ""),
+    ],
+)
+def test_durations_are_positive_and_limited(file: Path, field: str, text: str, problem: str) -> None:
+    found = ""
+
+    try:
+        config.load(write(file, webhook(file, **{field: text})), Identity())
+    except AuthorizationConfigError as error:
+        found = str(error)
+
+    assert problem in found
+    assert bool(found) == bool(problem)

@@ -224,3 +224,65 @@ async def test_node_of_newest_release_reads_only_its_own_objects(
     decision = await authorizer.authorize(NODE, info)
 
     assert (None if decision.allowed else decision.reason) == expected
+
+
+SLICES, CERTIFICATES = "resourceslices.resource.k8s.io", "podcertificaterequests.certificates.k8s.io"
+
+
+@pytest.mark.parametrize(
+    ("minor", "verb", "resource", "node", "allowed"),
+    [
+        (29, "list", SLICES, "", False),
+        (30, "list", SLICES, "", True),
+        (30, "create", SLICES, "", True),
+        (36, "list", SLICES, "", False),
+        (36, "list", SLICES, "n1", True),
+        (36, "list", SLICES, "n2", False),
+        (36, "watch", CERTIFICATES, "n1", True),
+        (36, "watch", CERTIFICATES, "n2", False),
+        (36, "update", "nodes/status", "", True),
+        (36, "patch", "nodes/status", "", True),
+        (36, "get", "nodes/status", "", False),
+        (36, "update", "nodes/proxy", "", False),
+        (36, "update", "pods/status", "", True),
+        (36, "create", "pods/status", "", False),
+        (36, "create", "pods/eviction", "", True),
+        (36, "update", "pods/eviction", "", False),
+        (36, "update", "pods/exec", "", False),
+        (36, "update", "persistentvolumeclaims/status", "", True),
+        (36, "patch", "persistentvolumeclaims/status", "", True),
+        (36, "get", "persistentvolumeclaims/status", "", False),
+    ],
+)
+async def test_verbs_of_nodes_follow_the_release(
+    store: Any, minor: int, verb: str, resource: str, node: str, *, allowed: bool
+) -> None:
+    release = Release(1, minor)
+    gates = {"PodCertificateRequest": True} if minor == 36 else {}
+    store.put(PODS, pod(volumes=[{"persistentVolumeClaim": {"claimName": "n1"}}]))
+    authorizer = NodeAuthorizer(store, Identity(), build_gates(gates, release), release)
+    label, _, subresource = resource.partition("/")
+    plural, _, group = label.partition(".")
+    info = RequestInfo(verb, "", group, "v1", plural, subresource, "a", "n1", selected_node=node)
+
+    assert (await authorizer.authorize(NODE, info)).allowed is allowed
+
+
+async def test_secrets_of_volumes_are_readable_until_the_last_one_is_deleted(store: Any) -> None:
+    store.put(PODS, pod(volumes=[{"persistentVolumeClaim": {"claimName": name}} for name in ("one", "two")]))
+    for name in ("one", "two"):
+        claim, source = {"namespace": "a", "name": name}, {"secretName": "s"}
+        store.put(VOLUMES, {"metadata": {"name": name}, "spec": {"claimRef": claim, "azureFile": source}})
+    authorizer, secret = NodeAuthorizer(store, Identity()), to("get", "secrets", "a", "s")
+    allowed = []
+
+    for name in ("", "one", "two"):
+        if name:
+            store.remove(VOLUMES, name)
+        allowed.append((await authorizer.authorize(NODE, secret)).allowed)
+
+    assert allowed == [True, True, False]
+    claim, source = {"namespace": "a", "name": "one"}, {"secretName": "s", "secretNamespace": "z"}
+    store.put(VOLUMES, {"metadata": {"name": "v"}, "spec": {"claimRef": claim, "azureFile": source}})
+    for namespace, expected in (("a", False), ("z", True)):
+        assert (await authorizer.authorize(NODE, to("get", "secrets", namespace, "s"))).allowed is expected

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.unit.apiserver_stub.api import Api, Object, Response
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -90,3 +92,53 @@ async def test_force_is_for_apply_only() -> None:
     ):
         response = await api.request("PATCH", f"{MAPS}/a?{query}", {}, content_type=content_type)
         assert response.code == code, (query, content_type)
+
+
+TWICE = b'{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"a": "1", "a": "2"}}'
+
+
+@pytest.mark.parametrize(
+    ("mode", "code", "warnings"),
+    [("Ignore", 201, 0), ("Warn", 201, 1), ("", 201, 1), ("Strict", 400, 0)],
+)
+async def test_fields_that_are_set_twice_are_reported(mode: str, code: int, warnings: int) -> None:
+    query = f"fieldManager=m&fieldValidation={mode}" if mode else "fieldManager=m"
+    response = await Api().request("PATCH", f"{MAPS}/a?{query}", TWICE, content_type=YAML)
+
+    assert (response.code, len(response.warnings)) == (code, warnings)
+    if code == 400:
+        assert response.message.startswith("error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal")
+    once = await apply(Api(), config(), query)
+    assert (once.code, once.warnings) == (201, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        ("1e3", "1000"),
+        ("5", "5"),
+        ("1.5", ""),
+        ("9223372036854775808", "0"),
+        ("-9223372036854775808", "0"),
+        ("9223372036854775808.0", "0"),
+        ("-9223372036854775808.0", "0"),
+    ],
+)
+async def test_integral_numbers_below_2_to_the_63_are_integers(text: str, result: str) -> None:
+    spec = f'{{"leaseDurationSeconds": 5, "leaseTransitions": {text}}}'
+    lease = f'{{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {{"name": "a"}}, "spec": {spec}}}'
+    path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/a?fieldManager=m"
+
+    response = await Api().request("PATCH", path, lease.encode(), content_type=YAML)
+
+    assert response.code == (201 if result else 500), response.body
+    assert not result or str(response.obj["spec"]["leaseTransitions"]) == result
+
+
+async def test_subresource_of_a_missing_object_is_not_applied() -> None:
+    obj = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "status": {"phase": "Running"}}
+    path = "/api/v1/namespaces/default/pods/p/status?fieldManager=m"
+
+    response = await Api().request("PATCH", path, obj, content_type=YAML)
+
+    assert (response.code, response.message) == (404, 'pods "p" not found')

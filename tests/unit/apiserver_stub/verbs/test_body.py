@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from apiserver_stub.apimachinery.media import JSON, PLAIN, YAML
 from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
 from apiserver_stub.apimachinery.status import ApiError
+from apiserver_stub.kinds.custom_resources import resources_of
 from apiserver_stub.verbs.body import read_object
 from nodeagent.base.identity import Identity
+from tests.unit.apiserver_stub.kinds.test_custom_resources import established
 
 TWICE = b"metadata: {name: m}\ndata:\n  a: one\n  a: two\nfoo: 1\n"
 REPORTED = 'line 4: key "a" already set in map'
@@ -91,3 +95,56 @@ def test_body_of_another_type_is_rejected(kind: str, version: str, problem: str)
 
     assert rejected.value.code == 400
     assert problem in str(rejected.value)
+
+
+WIDGET = '{"kind": "Widget", "apiVersion": "example.com/v1", "metadata": {"name": "w"}}'
+
+
+def custom(text: str, subresource: str = "") -> Any:
+    """Return the object, or the code and the message of the error."""
+    (resource,) = resources_of(established())
+    info = RequestInfo("update", "/", "example.com", "v1", "widgets", subresource, "d", "w")
+    request = Request("PUT", info, Query(""), {"Content-Type": JSON}, text.encode(), User("u"), PLAIN, Identity())
+    try:
+        return read_object(request, "Widget", "example.com/v1", resource.schema)
+    except ApiError as error:
+        return error.code, error.message
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "message"),
+    [
+        ("{}", 400, "(must be of type Widget): Object 'Kind' is missing in '{}' ({})"),
+        (
+            '{"kind": 5}',
+            400,
+            "couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct",
+        ),
+        (
+            f'{{"a": "{"x" * 22}"}}',
+            400,
+            f"(must be of type Widget): Object 'Kind' is missing in '{{\"a\": \"{'x' * 22}\"}}'",
+        ),
+        (WIDGET.replace("v1", "v2"), 400, "the API version in the data (example.com/v2) does not match the expected"),
+        (WIDGET.replace("example.com/v1", ""), 400, "the API version in the data () does not match the expected"),
+        (WIDGET.replace("Widget", "Gadget"), 422, 'Gadget.example.com "w" is invalid: kind: Invalid value: "Gadget"'),
+        ('{"kind": "Gadget", "apiVersion": "example.com/v1"}', 422, 'Gadget.example.com "" is invalid: kind'),
+    ],
+)
+def test_custom_object_states_its_kind_and_version(text: str, code: int, message: str) -> None:
+    found = custom(text)
+
+    assert found[0] == code
+    assert message in found[1]
+
+
+@pytest.mark.parametrize(("length", "ending"), [(30, "(%s)"), (31, "(%s ...)")])
+def test_long_body_is_shortened_in_the_error(length: int, ending: str) -> None:
+    text = '{"a": "' + "x" * (length - 9) + '"}'
+
+    assert custom(text)[1].endswith(ending % text[:30])
+
+
+def test_status_of_another_kind_keeps_the_stored_kind() -> None:
+    assert custom(WIDGET.replace("Widget", "Gadget"), "status")["kind"] == "Widget"
+    assert custom(WIDGET)["metadata"]["name"] == "w"

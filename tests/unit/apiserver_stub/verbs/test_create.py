@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from apiserver_stub.admission import AdmissionPlugin
+from apiserver_stub.verbs import create, preparation
 from apiserver_stub.verbs.admission import AdmissionRequest
 from apiserver_stub.verbs.context import VerbSettings
 from tests.unit.apiserver_stub.api import Api, Object, config_map
@@ -151,3 +154,48 @@ async def test_events_expire_unless_their_lifetime_is_unlimited() -> None:
         assert events is not None
         assert maps is not None
         assert (api.context.ttl_of(events), api.context.ttl_of(maps)) == (expected, None)
+
+
+@pytest.mark.parametrize(("taken", "code"), [(1, 201), (99, 409)])
+async def test_generated_name_that_exists_is_replaced(monkeypatch: pytest.MonkeyPatch, taken: int, code: int) -> None:
+    names = iter([*["a-x"] * taken, "a-y"])
+    for module in (create, preparation):
+        monkeypatch.setattr(module, "generate_name", lambda metadata: next(names))
+    api = Api()
+    await api.create(MAPS, config_map("a-x"))
+    sent = with_metadata(generateName="a-")
+    del sent["metadata"]["name"]
+
+    response = await api.request("POST", MAPS, sent)
+
+    assert response.code == code
+    if code == 409:
+        ending = "already exists, the server was not able to generate a unique name for the object"
+        assert response.message == f'configmaps "a-x" {ending}'
+        assert response.obj["details"] == {"name": "a-x", "kind": "configmaps", "retryAfterSeconds": 1}
+    else:
+        assert response.obj["metadata"]["name"] == "a-y"
+
+
+async def test_rejected_object_with_a_generated_name_is_sent_once() -> None:
+    class Rejecting(AdmissionPlugin):
+        async def validate(self, call: AdmissionRequest) -> None:
+            calls.append(call.target)
+            raise call.forbidden("no")
+
+    calls: list[str] = []
+    sent = with_metadata(generateName="a-")
+    del sent["metadata"]["name"]
+
+    response = await Api(plugins=[Rejecting()]).request("POST", MAPS, sent)
+
+    assert (response.code, len(calls)) == (403, 1)
+
+
+async def test_existing_object_is_reported_without_another_name() -> None:
+    api = Api()
+    await api.create(MAPS, config_map("a"))
+
+    response = await api.request("POST", MAPS, config_map("a"))
+
+    assert (response.code, response.message) == (409, 'configmaps "a" already exists')

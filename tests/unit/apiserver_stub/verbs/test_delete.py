@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.apimachinery.media import JSON, PLAIN
 from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
 from apiserver_stub.apimachinery.status import ApiError
+from apiserver_stub.verbs.admission import AdmissionRequest
 from apiserver_stub.verbs.context import VerbSettings
 from apiserver_stub.verbs.delete import _later, read_options
 from nodeagent.base.identity import Identity
@@ -257,3 +259,86 @@ def test_query_has_the_options_without_a_body() -> None:
             "orphanDependents": None,
         }
         assert read_options(deletion(query=query)) == {**default, **changes}, query
+
+
+class Deletions(AdmissionPlugin):
+    """Records the options of deletions, and calls a function before each."""
+
+    operations = ("DELETE",)
+
+    def __init__(self, before: Any = lambda name: None) -> None:
+        self.options: list[Object] = []
+        self._before = before
+
+    async def validate(self, call: AdmissionRequest) -> None:
+        self.options.append(call.options)
+        self._before(call.name)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({}, {}),
+        ({"gracePeriodSeconds": 5, "dryRun": ["All"]}, {"gracePeriodSeconds": 5, "dryRun": ["All"]}),
+        ({"orphanDependents": True}, {"propagationPolicy": "Orphan"}),
+        ({"propagationPolicy": "Foreground"}, {"propagationPolicy": "Foreground"}),
+    ],
+)
+async def test_plugins_get_the_options_of_a_deletion(body: Object, expected: Object) -> None:
+    plugin = Deletions()
+    api = Api(plugins=[plugin])
+    await api.create(MAPS, config_map("a"))
+
+    await api.request("DELETE", f"{MAPS}/a", body)
+
+    assert plugin.options == [expected]
+
+
+async def test_collection_is_deleted_although_others_delete_its_objects() -> None:
+    def before(name: str) -> None:
+        if name == "a":
+            api.store.remove("core/configmaps", "default/b")
+
+    api = Api(plugins=[Deletions(before)], settings=VerbSettings(delete_collection_workers=1))
+    for name in "abc":
+        await api.create(MAPS, config_map(name))
+
+    response = await api.request("DELETE", MAPS)
+
+    assert (response.code, response.names) == (200, ["a", "b", "c"])
+    assert (await api.get(MAPS)).names == []
+
+
+async def test_rejection_ends_the_deletion_of_a_collection() -> None:
+    def before(name: str) -> None:
+        if name == "b":
+            raise ApiError(403, "Forbidden", "no")
+
+    api = Api(plugins=[Deletions(before)], settings=VerbSettings(delete_collection_workers=1))
+    for name in "abc":
+        await api.create(MAPS, config_map(name))
+
+    assert (await api.request("DELETE", MAPS)).code == 403
+    assert (await api.get(MAPS)).names == ["b", "c"]
+
+
+async def test_deletion_counts_as_a_change_of_the_desired_state() -> None:
+    api = Api()
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": pod()["spec"]}
+    metadata = {"name": "d", "finalizers": ["example.com/x"]}
+    await api.create(
+        path, {"metadata": metadata, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}}
+    )
+    await api.create(MAPS, held())
+
+    generations = [(await api.request("DELETE", f"{path}/d")).obj["metadata"]["generation"] for _ in range(2)]
+
+    assert generations == [2, 2]
+    assert "generation" not in (await api.request("DELETE", f"{MAPS}/a")).obj["metadata"]
+
+
+@pytest.mark.parametrize(("version", "shown"), [(None, "v1"), ("v2", "v2")])
+def test_other_kind_of_options_is_an_error(version: str | None, shown: str) -> None:
+    with pytest.raises(ApiError, match=f'no kind "Pod" is registered for version "{shown}" in scheme'):
+        read_options(deletion({"kind": "Pod", **({"apiVersion": version} if version else {})}))

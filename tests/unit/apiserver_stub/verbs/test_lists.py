@@ -227,3 +227,49 @@ async def test_shards_are_selected_if_enabled() -> None:
         response = await api.get(f"{MAPS}?shardSelector={quote(selector)}")
         assert response.names == names, selector
         assert ("shardInfo" in response.obj["metadata"]) is enabled, selector
+
+
+async def test_fields_that_are_false_are_omitted_from_objects() -> None:
+    api = Api()
+    for name, spec in (("open", {}), ("closed", {"unschedulable": True})):
+        await api.create("/api/v1/nodes", {"metadata": {"name": name}, "spec": spec})
+    for query, expected in (
+        ("spec.unschedulable=false", ["open"]),
+        ("spec.unschedulable=true", ["closed"]),
+        ("spec.unschedulable!=true", ["open"]),
+        ("metadata.name=closed,spec.unschedulable=false", []),
+    ):
+        assert (await api.get(f"/api/v1/nodes?fieldSelector={quote(query)}")).names == expected, query
+
+
+async def test_label_selectors_match_objects_without_the_label() -> None:
+    api = await filled("a", "c")
+    await api.create(MAPS, config_map("plain"))
+    for query, expected in (
+        ("tier", ["a", "c"]),
+        ("!tier", ["plain"]),
+        ("tier!=front", ["c", "plain"]),
+        ("tier notin (front,back)", ["plain"]),
+        ("tier in (front,back)", ["a", "c"]),
+    ):
+        assert (await api.get(f"{MAPS}?labelSelector={quote(query)}")).names == expected, query
+
+
+async def test_object_is_read_at_the_current_revision() -> None:
+    api = await filled("a", "b")
+
+    assert (await api.get(f"{MAPS}/a?resourceVersion=2")).code == 200
+    future = await api.get(f"{MAPS}/a?resourceVersion=3")
+    assert (future.code, FUTURE in future.message) == (504, True)
+
+
+async def test_token_of_the_latest_revision_continues_with_later_objects() -> None:
+    api = await filled("a", "b")
+    latest, exact = (token(rv=revision, start="a\u0000") for revision in (-1, 2))
+    await api.create(MAPS, config_map("c"))
+
+    assert (await api.get(f"{MAPS}?continue={latest}")).names == ["b", "c"]
+    assert (await api.get(f"{MAPS}?continue={exact}")).names == ["b"]
+    single = "fieldSelector=metadata.name%3Da"
+    assert (await api.get(f"{MAPS}?{single}&continue={latest}")).names == []
+    assert (await api.get(f"{MAPS}?{single}")).names == ["a"]

@@ -150,3 +150,17 @@ async def test_status_is_written_by_its_subresource() -> None:
     missing = await api.request("PUT", f"{PODS}/q/status", changed(running, name="q"))
     assert [item.obj["status"]["phase"] for item in (ignored, written)] == ["Pending", "Running"]
     assert (missing.code, missing.message) == (404, 'pods "q" not found')
+
+
+async def test_update_that_ends_a_deletion_returns_the_previous_revision() -> None:
+    api = Api()
+    await api.create(MAPS, changed(config_map("a"), finalizers=["example.com/x"]))
+    pending = (await api.request("DELETE", f"{MAPS}/a")).obj
+
+    removed = await api.request(
+        "PATCH", f"{MAPS}/a", {"metadata": {"finalizers": None}}, content_type="application/merge-patch+json"
+    )
+
+    assert (removed.code, "finalizers" in removed.obj["metadata"]) == (200, False)
+    assert removed.obj["metadata"]["resourceVersion"] == pending["metadata"]["resourceVersion"]
+    assert (await api.get(f"{MAPS}/a")).code == 404
