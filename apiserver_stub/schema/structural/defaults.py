@@ -7,9 +7,9 @@ from typing import Any
 from apiserver_stub.schema.structural.tree import Node
 
 
-def apply_defaults(value: Any, node: Node | None) -> None:
+def apply_defaults(value: Any, node: Node) -> None:
     """Set the default values in *value* in place; they also replace nulls of fields that are not nullable."""
-    if node is None or not node.has_defaults:
+    if not node.has_defaults:
         return
     if value.__class__ is dict:
         for name, below in node.properties.items():

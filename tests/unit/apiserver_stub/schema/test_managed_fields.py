@@ -74,3 +74,9 @@ def test_only_times_differ_between_same_entries() -> None:
     assert managed_fields.same_but_times(first, later)
     assert not managed_fields.same_but_times(first, managed_fields.write([entry("b")]))
     assert not managed_fields.same_but_times(first, [])
+
+
+def test_allowed_number_of_updaters_is_unchanged() -> None:
+    entries = [entry(f"m{number:02}", time=f"t{9 - number}") for number in range(managed_fields.MAX_UPDATERS)]
+
+    assert managed_fields.capped(entries) == entries

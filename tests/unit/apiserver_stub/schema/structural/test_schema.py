@@ -143,3 +143,77 @@ def test_value_of_a_wrong_type_has_no_fields() -> None:
     assert shape.members["spec"].form is Form.OBJECT
     with pytest.raises(InvalidElement):
         fields_of(widget("text"), shape)
+
+
+DEFAULT = {"type": "string", "default": "x"}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        ({"type": "object", "additionalProperties": DEFAULT}, {"a": None, "b": "y"}, {"a": "x", "b": "y"}),
+        ({"type": "object", "additionalProperties": {**DEFAULT, "nullable": True}}, {"a": None}, {"a": None}),
+        ({"type": "array", "items": DEFAULT}, [None, "y"], ["x", "y"]),
+        ({"type": "array", "items": {**DEFAULT, "nullable": True}}, [None], [None]),
+        ({"type": "array", "items": {"type": "object", "properties": {"a": DEFAULT}}}, [None, {}], [None, {"a": "x"}]),
+        ({**DEFAULT, "nullable": True}, None, None),
+        (DEFAULT, None, "x"),
+        (DEFAULT, "y", "y"),
+        ({"type": "object"}, {"a": None}, {"a": None}),
+    ],
+)
+def test_defaults_replace_nulls_that_are_not_allowed(field: Any, value: Any, expected: Any) -> None:
+    obj = {"spec": {"field": value}}
+
+    apply_defaults(obj, tree_of(spec_of({"field": field})))
+
+    assert obj == {"spec": {"field": expected}}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "expected", "unknown"),
+    [
+        ({"type": "array"}, [{"b": 1}], [{}], ["spec.field[0].b"]),
+        ({"type": "array"}, [[{"b": 1}]], [[{}]], ["spec.field[0][0].b"]),
+        ({"type": "array", "x-kubernetes-preserve-unknown-fields": True}, [{"b": 1}], [{"b": 1}], []),
+        (
+            {"type": "array", "items": {"type": "object"}, "x-kubernetes-preserve-unknown-fields": True},
+            [{"b": 1}],
+            [{}],
+            ["spec.field[0].b"],
+        ),
+    ],
+)
+def test_items_without_a_schema_are_pruned_unless_preserved(
+    field: Any, value: Any, expected: Any, unknown: list[str]
+) -> None:
+    obj = widget({"field": value})
+
+    found = schema(spec_of({"field": field})).check(obj)
+
+    assert (obj["spec"]["field"], found.unknown) == (expected, unknown)
+
+
+def test_lists_without_items_may_be_in_embedded_resources() -> None:
+    free = {"x-kubernetes-preserve-unknown-fields": True}
+    embedded = {
+        "type": "object",
+        "x-kubernetes-embedded-resource": True,
+        "properties": {"a": {"type": "array", **free}},
+    }
+    obj = widget({"field": {"kind": "A", "apiVersion": "v1", "a": [{"b": 1}, 5]}})
+
+    assert schema(spec_of({"field": embedded})).check(obj).unknown == []
+    assert obj["spec"]["field"]["a"] == [{"b": 1}, 5]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [({"name": "a", "creationTimestamp": None}, {"name": "a"}), ({"creationTimestamp": "t"},) * 2, (None, None)],
+)
+def test_unset_creation_time_is_omitted(metadata: Any, expected: Any) -> None:
+    obj = {"metadata": metadata}
+
+    schema({"type": "object"}).omit_null_times(obj)
+
+    assert obj == {"metadata": expected}
