@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apiserver_stub.feature_gates import build_gates
-from apiserver_stub.kinds.nodes import NodeStrategy, resources
+from apiserver_stub.kinds.nodes import NodeStrategy, is_ready, resources
 from apiserver_stub.options import Options
 from apiserver_stub.server.kinds import kind_settings
 from nodeagent.base.identity import Identity
@@ -93,3 +93,36 @@ def test_status_fields_of_disabled_gates_are_dropped_from_new_node(release: Rele
     NodeStrategy(Identity(), build_gates({}, release)).prepare_create(node)
 
     assert sorted(status) == kept
+
+
+@pytest.mark.parametrize(
+    ("conditions", "unschedulable", "text", "ready"),
+    [
+        (None, False, "Unknown", False),
+        ([], True, "Unknown,SchedulingDisabled", False),
+        ([{"type": "Ready", "status": "True"}], False, "Ready", True),
+        ([{"type": "Ready", "status": "Unknown"}], False, "NotReady", False),
+        ([{"type": "DiskPressure", "status": "True"}], False, "Unknown", False),
+    ],
+)
+def test_status_of_a_node_follows_its_conditions(
+    conditions: Any, text: str, *, unschedulable: bool, ready: bool
+) -> None:
+    (nodes,) = resources(kind_settings(Options()))
+    found = {"metadata": {"name": "n"}, "spec": {"unschedulable": unschedulable}, "status": {"conditions": conditions}}
+
+    assert next(column.cell(found) for column in nodes.columns if column.name == "Status") == text
+    assert is_ready(found) is ready
+
+
+@pytest.mark.parametrize(("subresource", "dropped"), [("", True), ("status", False)])
+def test_disabled_fields_are_dropped_only_from_complete_nodes(subresource: str, *, dropped: bool) -> None:
+    release = Release(1, 29)
+    strategy = NodeStrategy(Identity(), build_gates({}, release))
+    new, old = node(), node()
+    new["status"] = {"declaredFeatures": ["A"]}
+    old["status"] = {"declaredFeatures": ["A"]} if subresource else {}
+
+    strategy.prepare_update(new, old, subresource)
+
+    assert (new["status"].get("declaredFeatures") is None) is dropped

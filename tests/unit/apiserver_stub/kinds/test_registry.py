@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apiserver_stub.apimachinery.objects import decode, encode_for_store
-from apiserver_stub.kinds.registry import Column, Deprecation, Resource, Strategy
+from apiserver_stub.kinds.registry import Column, Deprecation, Registry, Resource, Strategy, Subresource
 from apiserver_stub.storage import Record
 from apiserver_stub.storage.record import with_revision
 
@@ -91,3 +91,30 @@ def test_record_of_another_version_is_converted() -> None:
     assert decode(versioned.render(stored)) == versioned.read(stored) == versioned.read_stored(stored)
     assert by_webhook.read_stored(stored)["apiVersion"] == "g/v1"
     assert converted == ["g/v1"] * 3
+
+
+@pytest.mark.parametrize(
+    ("subresource", "columns", "expected"),
+    [
+        ("", (Column("A", str),), True),
+        ("", (), False),
+        ("status", (Column("A", str),), True),
+        ("status", (), False),
+        ("scale", (Column("A", str),), False),
+        ("none", (Column("A", str),), False),
+    ],
+)
+def test_tables_need_columns(subresource: str, columns: Any, *, expected: bool) -> None:
+    resource = Resource(
+        "g", "v1", "A", "as", columns=columns, subresources=(Subresource("status"), Subresource("scale"))
+    )
+
+    assert resource.has_table(subresource) is expected
+
+
+def test_resources_of_a_group_version_are_sorted() -> None:
+    found = [Resource(group, version, "A", plural) for group, version, plural in (
+        ("g", "v1", "bs"), ("g", "v1", "as"), ("g", "v2", "as"), ("h", "v1", "as"),
+    )]  # fmt: skip
+
+    assert [(item.version, item.plural) for item in Registry(found).of("g", "v1")] == [("v1", "as"), ("v1", "bs")]

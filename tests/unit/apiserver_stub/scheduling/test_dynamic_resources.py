@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from apiserver_stub.scheduling.decision import PodResources, decide
 from apiserver_stub.scheduling.device_allocation import AllocationFeatures
 from apiserver_stub.scheduling.device_pools import DeviceId
 from apiserver_stub.scheduling.dynamic_resources import DevicePlan, DeviceState, PodDevices
 from apiserver_stub.scheduling.model import PodInfo, read_pod
-from tests.unit.apiserver_stub.scheduling.cluster import make_node, make_pod
+from tests.unit.apiserver_stub.scheduling.cluster import make_node, make_pod, make_state
 
 DRIVER, GPU, ANNOTATION = "gpu.example.com", "example.com/gpu", "resource.kubernetes.io/extended-resource-claim"
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -260,3 +261,14 @@ def test_pods_wait_for_their_extended_resources(requesting: PodInfo, *, waits: b
 
     assert devices.waits(NOW) is waits
     assert devices.is_extended({"metadata": {"annotations": None}}) is False
+
+
+@pytest.mark.parametrize(("devices", "problem"), [("a", ""), ("", "cannot allocate all claims")])
+def test_decision_includes_the_claims_of_the_pod(devices: str, problem: str) -> None:
+    requesting = pod("c")
+    resources = PodResources(devices=PodDevices(state(claim(), devices=devices), requesting))
+
+    found = decide(make_state(make_node()), requesting, resources)
+
+    assert bool(found.feasible) is not bool(problem)
+    assert problem in found.message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from apiserver_stub.scheduling.extended_resources import extended_amounts, extended_claim
+from apiserver_stub.scheduling.extended_resources import classes_by_resource, extended_amounts, extended_claim
 
 GPU, NIC = "example.com/gpu", "example.com/nic"
 
@@ -63,3 +63,31 @@ def test_devices_of_a_sidecar_are_not_available_after_its_start():
     assert dict(mappings) == {
         "s": "container-1-request-0", "i": "container-1-request-0", "j": "container-2-request-0"
     }  # fmt: skip
+
+
+def test_amount_of_zero_requests_no_devices():
+    assert claim([], [container("a", gpu="0"), container("b", gpu="1")])[0] == [("container-1-request-0", 1)]
+
+
+def test_init_container_has_only_devices_of_containers_after_it():
+    found = claim([container("a", gpu="1"), container("s", sidecar=True, gpu="1"), container("b", gpu="1")], [])
+
+    assert found[0] == [("container-1-request-0", 1), ("container-2-request-0", 1)]
+    assert dict(found[1]) == {"a": "container-1-request-0", "s": "container-1-request-0", "b": "container-2-request-0"}
+
+
+def test_class_that_was_created_last_provides_the_resource():
+    def device_class(name, created, spec):
+        return {"metadata": {"name": name, "creationTimestamp": created}, "spec": spec}
+
+    provides = {"extendedResourceName": GPU}
+    classes = {
+        "old": device_class("old", "2026-01-01", provides),
+        "last": device_class("last", "2026-01-02", provides),
+        "unset": device_class("unset", None, provides),
+        "other": device_class("other", "2026-01-03", None),
+    }
+
+    found = classes_by_resource(classes, "x/")
+
+    assert found == {GPU: "last", "x/old": "old", "x/last": "last", "x/unset": "unset", "x/other": "other"}

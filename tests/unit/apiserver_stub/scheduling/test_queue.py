@@ -109,3 +109,16 @@ def test_removed_pod_is_not_tried() -> None:
     queue.remove("p")
     assert queue.pop(0) is None
     assert len(queue) == 0
+
+
+def test_changed_priority_keeps_the_backoff() -> None:
+    queue = PendingPods()
+    queue.add("p", 0, "2024-01-01", 0)
+    queue.add("q", 5, "2024-01-01", 0)
+    assert queue.pop(0) == "q"
+    queue.remove("q")
+    queue.add("p", 0, "2024-01-01", 0)
+    queue.add("r", 1, "2024-01-01", 0)
+    queue.add("p", 2, "2024-01-01", 0)
+
+    assert drained(queue, 0) == ["p", "r"]

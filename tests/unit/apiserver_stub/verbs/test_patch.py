@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 
 from apiserver_stub.apimachinery.status import ApiError
+from apiserver_stub.kinds import Registry
+from apiserver_stub.kinds.custom_resources import resources_of
 from apiserver_stub.kinds.registry import Resource
 from apiserver_stub.schema.structural.schema import StructuralSchema
 from apiserver_stub.schema.structural.tree import tree_of
 from apiserver_stub.verbs.patch import restore_type
 from tests.unit.apiserver_stub.api import Api, config_map
+from tests.unit.apiserver_stub.kinds.test_custom_resources import established
 
 JSON_PATCH, MERGE_PATCH = "application/json-patch+json", "application/merge-patch+json"
 
@@ -124,3 +127,42 @@ async def test_patch_of_the_uid_is_rejected_as_immutable() -> None:
     await api.create(MAPS, config_map("a"))
     response = await api.request("PATCH", f"{MAPS}/a", {"metadata": {"uid": "x"}}, content_type=MERGE_PATCH)
     assert (response.code, "metadata.uid: Invalid value" in response.message) == (422, True)
+
+
+WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"
+JSON_PATCH, MERGE, STRATEGIC = (f"application/{name}-patch+json" for name in ("json", "merge", "strategic-merge"))
+
+
+@pytest.mark.parametrize(
+    ("content_type", "patch", "code", "message"),
+    [
+        (MERGE, {"spec": {"size": 2}}, 200, ""),
+        (JSON_PATCH, [{"op": "add", "path": "/spec/size", "value": 2}], 200, ""),
+        (STRATEGIC, {"spec": {"size": 2}}, 415, "the body of the request was in an unknown format - accepted media"),
+        (MERGE, {"kind": None}, 422, "Object 'Kind' is missing in"),
+        (MERGE, {"apiVersion": None}, 500, "Object 'apiVersion' is missing in 'object has no apiVersion field'"),
+        (JSON_PATCH, [{"op": "remove", "path": "/apiVersion"}], 200, ""),
+    ],
+)
+async def test_patched_custom_object_states_its_kind(content_type: str, patch: Any, code: int, message: str) -> None:
+    api = Api(registry=Registry(resources_of(established())))
+    head = {"kind": "Widget", "apiVersion": "example.com/v1", "metadata": {"name": "w"}}
+    await api.create(WIDGETS, {**head, "spec": {"size": 1}})
+
+    response = await api.request("PATCH", f"{WIDGETS}/w", patch, content_type=content_type)
+
+    assert response.code == code, response.body
+    assert message in response.message
+
+
+async def test_error_of_a_patch_shows_the_patch_or_its_result() -> None:
+    api = Api()
+    path = "/api/v1/namespaces/default/configmaps"
+    await api.create(path, config_map("a"))
+
+    strategic = await api.request("PATCH", f"{path}/a", {"data": {"a": 1}}, content_type=STRATEGIC)
+    merged = await api.request("PATCH", f"{path}/a", {"data": {"a": 1}}, content_type=MERGE)
+
+    assert (strategic.code, merged.code) == (422, 422)
+    assert 'Invalid value: "map[data:map[a:1]]"' in strategic.message
+    assert '{"kind":"ConfigMap","apiVersion":"v1",' in merged.message.replace("\\", "")

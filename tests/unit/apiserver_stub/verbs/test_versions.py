@@ -111,3 +111,11 @@ async def test_writes_without_change_move_to_the_storage_version() -> None:
     assert store.record.revision == 7
     await versions.write(store, resource(storage="v2"), "a", plan)
     assert (store.record.revision, spec(store.record)) == (8, {"v2": "x"})
+
+
+async def test_decoded_object_is_converted_to_the_requested_version() -> None:
+    obj = objects.decode(record("a", "v1").data)
+
+    assert (await versions.document(resource("v2"), obj))["spec"] == {"v2": "x"}
+    assert await versions.document(resource("v1"), obj) is obj
+    assert await versions.document(Resource("g", "v2", "W", "ws"), obj) is obj
