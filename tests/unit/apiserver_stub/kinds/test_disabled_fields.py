@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from apiserver_stub.feature_gates import build_gates
 from apiserver_stub.kinds import admission, autoscaling, coordination, deployments, disruption, pods
+from apiserver_stub.kinds.disabled_fields import drop_from_status
 from apiserver_stub.kinds.registry import Strategy
 from apiserver_stub.options import parse
+from nodeagent.base.release import Release
 
 
 def strategy(kind: str, gate: str, on: bool) -> Strategy:
@@ -280,3 +283,38 @@ def test_negative_terminating_replicas_are_rejected(kind: str) -> None:
     causes = at_release(kind, "1.36").validate_update(new, old, "status")
 
     assert [cause.field for cause in causes] == ["status.terminatingReplicas"]
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_host_ips_are_dropped_unless_they_are_stored(stored: bool) -> None:
+    new, old = ({"spec": {}, "status": {"hostIPs": [{"ip": "192.0.2.1"}]}} for _ in range(2))
+    if not stored:
+        old["status"] = {}
+
+    drop_from_status(build_gates({"PodHostIPs": False}), new, old)
+
+    assert ("hostIPs" in new["status"]) is stored
+
+
+@pytest.mark.parametrize("policy", [None, "VPA"])
+def test_resources_in_the_status_of_containers_need_a_gate_or_a_policy(policy: str | None) -> None:
+    container = {"name": "c", **({"resizePolicy": [policy]} if policy else {})}
+    old = {"spec": {"containers": [container]}, "status": {}}
+    for kind in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"):
+        item = {"name": "c", "ready": True, "resources": {}, "allocatedResources": {}}
+        new = {"spec": {}, "status": {kind: [item, {"name": "d"}], "resize": "Proposed"}}
+        drop_from_status(build_gates({"InPlacePodVerticalScaling": False}), new, old)
+        kept = [item if policy else {"name": "c", "ready": True}, {"name": "d"}]
+        assert (new["status"][kind], "resize" in new["status"]) == (kept, bool(policy)), kind
+
+
+@pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.parametrize("name", ["resources", "allocatedResources"])
+def test_resources_of_pods_need_a_gate_unless_they_are_stored(name: str, stored: bool) -> None:
+    release = Release(1, 35)
+    new: dict[str, Any] = {"spec": {}, "status": {name: {"requests": {"cpu": "1"}}}}
+    old = {"spec": {}, "status": copy.deepcopy(new["status"]) if stored else {}}
+
+    drop_from_status(build_gates({"InPlacePodLevelResourcesVerticalScaling": False}, release), new, old)
+
+    assert (name in new["status"]) is stored

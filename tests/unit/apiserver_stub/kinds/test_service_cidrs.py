@@ -21,7 +21,12 @@ WIPES = "--feature-gates=ServiceCIDRStatusFieldWiping="
 
 @pytest.mark.parametrize(
     ("release", "arguments", "is_wiped"),
-    [("1.30", [], False), ("1.36", [f"{WIPES}true"], True), ("1.36", [f"{WIPES}false"], False)],
+    [
+        ("1.30", [], False),
+        ("1.31", [f"{WIPES}true"], True),
+        ("1.36", [f"{WIPES}true"], True),
+        ("1.36", [f"{WIPES}false"], False),
+    ],
 )
 def test_writes_reset_the_status(release: str, arguments: list[str], *, is_wiped: bool) -> None:
     strategy = of("ServiceCIDR", release, *arguments)[0].strategy

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
 
+from apiserver_stub.kinds.service_allocators import ServiceAllocators
 from apiserver_stub.kinds.service_families import keeps_prefer_dual_stack, settle_families
 from apiserver_stub.kinds.service_fields import drop_unused, keep_allocated
 
@@ -170,3 +172,10 @@ def test_single_stack_releases_only_a_second_family(families: list[str], expecte
 
     assert settle_families(spec, before, ["IPv4", "IPv6"]) == []
     assert spec["ipFamilies"] == expected
+
+
+@pytest.mark.parametrize(("count", "kept"), [(16, 0), (17, 16)])
+def test_ports_for_static_allocation_need_a_larger_range(count: int, kept: int) -> None:
+    found = ServiceAllocators([ip_network("10.0.0.0/24")], range(30000, 30000 + count))
+
+    assert found.ports.reserved == kept

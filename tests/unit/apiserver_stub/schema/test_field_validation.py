@@ -192,3 +192,42 @@ def test_zero_time_is_null_except_for_a_deletion() -> None:
 
     assert node["metadata"] == {"creationTimestamp": None, "deletionTimestamp": zero}
     assert node["spec"] == {"taints": [{"timeAdded": None}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"containers": [{"resources": {"limits": 5}}]}, "resources.limits of type v1.ResourceList"),
+        ({"nodeSelector": 5}, "PodSpec.spec.nodeSelector of type map[string]string"),
+        ({"priority": -(1 << 31) - 1}, "number -2147483649 into Go struct field PodSpec.spec.priority of type int32"),
+        ({"priority": 1 << 31}, "number 2147483648 into Go struct field PodSpec.spec.priority of type int32"),
+        ({"priority": -(1 << 31)}, ""),
+        ({"priority": (1 << 31) - 1}, ""),
+        ({"terminationGracePeriodSeconds": -(1 << 63)}, ""),
+        ({"terminationGracePeriodSeconds": (1 << 63) - 1}, ""),
+        ({"terminationGracePeriodSeconds": 1 << 63}, "number 9223372036854775808 into"),
+        ({"hostNetwork": "yes"}, "string into Go struct field PodSpec.spec.hostNetwork of type bool"),
+        ({"hostNetwork": None, "priority": None, "nodeSelector": None, "tolerations": None}, ""),
+        ({"nodeSelector": {"a": None}}, ""),
+        ({"containers": [{"resources": {"limits": {"cpu": None}}}]}, ""),
+    ],
+)
+def test_values_of_pods_have_the_types_of_their_fields(spec: Any, expected: str) -> None:
+    found = ""
+
+    try:
+        checked({"spec": spec}, POD, "Pod")
+    except SchemaMismatch as error:
+        found = str(error)
+
+    assert expected in found
+    assert bool(found) == bool(expected)
+
+
+def test_null_values_of_maps_are_zero() -> None:
+    obj = {"spec": {"nodeSelector": {"a": None}, "containers": [{"resources": {"limits": {"cpu": None}}}]}}
+
+    found, unknown = checked(obj, POD, "Pod")
+
+    assert (found["spec"]["nodeSelector"], unknown) == ({"a": ""}, [])
+    assert found["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "0"}

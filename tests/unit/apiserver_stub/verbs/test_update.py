@@ -164,3 +164,17 @@ async def test_update_that_ends_a_deletion_returns_the_previous_revision() -> No
     assert (removed.code, "finalizers" in removed.obj["metadata"]) == (200, False)
     assert removed.obj["metadata"]["resourceVersion"] == pending["metadata"]["resourceVersion"]
     assert (await api.get(f"{MAPS}/a")).code == 404
+
+
+async def test_object_without_finalizers_is_removed_only_if_its_deletion_is_due() -> None:
+    api, merge = Api(), "application/merge-patch+json"
+    held = {"finalizers": ["example.com/x"]}
+    pod = {"metadata": {"name": "p", **held}, "spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": "n"}}
+    await api.create(MAPS, changed(config_map("a"), **held))
+    await api.create(PODS, pod)
+    await api.request("DELETE", f"{PODS}/p")
+
+    for path in (f"{MAPS}/a", f"{PODS}/p"):
+        patched = await api.request("PATCH", path, {"metadata": {"finalizers": None}}, content_type=merge)
+        assert (patched.code, "finalizers" in patched.obj["metadata"]) == (200, False), path
+        assert (await api.get(path)).code == 200, path
