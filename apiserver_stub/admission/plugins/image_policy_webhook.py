@@ -122,7 +122,7 @@ def _images(spec: Object) -> list[str]:
 
 
 def _seconds(value: int | None, default: int) -> float:
-    return default if not value else -math.inf if value < 0 else value
+    return default if not value else -math.inf if value == -1 else value
 
 
 def _problems(config: Object) -> Iterator[str]:

@@ -189,3 +189,18 @@ def test_decision_leaves_the_state_unchanged() -> None:
         decided(state, make_pod(requests={"cpu": "2"}, priority=10))
     assert list(state.nodes["n1"].pods) == ["default/small"]
     assert state.nodes["n1"].requested == {"cpu": 1000}
+
+
+def test_pod_that_its_constraint_does_not_select_adds_nothing() -> None:
+    nodes = [make_node(name, labels={ZONE: zone}) for name, zone in (("n1", "a"), ("n2", "b"))]
+    state = make_state(*nodes, pods=(make_pod("web", labels=WEB),))
+
+    assert decided(state, make_pod(topologySpreadConstraints=spread())).feasible == ("n1", "n2")
+    assert decided(state, make_pod(labels=WEB, topologySpreadConstraints=spread())).feasible == ("n2",)
+
+
+def test_constraint_without_a_selector_counts_nothing() -> None:
+    state = make_state(make_node(labels={ZONE: "a"}), make_node("n2", labels={ZONE: "b"}))
+    constraint = spread(labelSelector=None)
+
+    assert decided(state, make_pod(labels=WEB, topologySpreadConstraints=constraint)).feasible == ("n1", "n2")
