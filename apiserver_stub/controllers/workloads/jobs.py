@@ -301,7 +301,8 @@ class Jobs(OwnerController):
             run.finish = progress.condition(progress.COMPLETE, "True", reason, text, run.now)
             return
         self._set_suspended(run)
-        surplus = sorted(active, key=lambda pod: (progress.ready(pod), pod["metadata"].get("creationTimestamp") or ""))
+        surplus = sorted(active, key=lambda pod: pod["metadata"].get("creationTimestamp", ""), reverse=True)
+        surplus.sort(key=progress.ready)
         for pod in surplus[: max(0, len(active) - max(desired, 0))][:MAX_PODS]:
             await self._delete(run, pod)
         missing = desired - len(active)

@@ -430,3 +430,20 @@ async def test_job_that_was_never_suspended_has_no_such_condition(
     assert "conditions" not in during
     assert "Job resumed" not in notes
     assert caplog.messages == []
+
+
+@pytest.mark.parametrize(("ready", "remaining"), [(None, "b"), ("c", "c"), ("a", "a")])
+async def test_unready_and_younger_pods_are_deleted_first(
+    store: MeteredStore, ready: str | None, remaining: str
+) -> None:
+    """The pod ``b`` is the oldest."""
+    async with cluster(store, FakeClock(), "job-controller") as found:
+        await found.create("jobs", job(parallelism=3, completions=3), "batch")
+        names = dict(zip("abc", running(found), strict=True))
+        for name, day in (("a", 2), ("b", 1), ("c", 3)):
+            pod = found.read("core/pods", f"default/{names[name]}")
+            pod["metadata"]["creationTimestamp"] = f"2026-01-0{day}T00:00:00Z"
+            pod["status"] = {"phase": "Running", "conditions": [{"type": "Ready", "status": str(name == ready)}]}
+            store.put("core/pods", pod)
+        await found.change(JOBS, TASK, parallelism=1)
+        assert running(found) == [names[remaining]]
