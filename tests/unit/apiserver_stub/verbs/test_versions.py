@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.kinds.registry import Resource
@@ -119,3 +121,16 @@ async def test_decoded_object_is_converted_to_the_requested_version() -> None:
     assert (await versions.document(resource("v2"), obj))["spec"] == {"v2": "x"}
     assert await versions.document(resource("v1"), obj) is obj
     assert await versions.document(Resource("g", "v2", "W", "ws"), obj) is obj
+
+
+@pytest.mark.parametrize(("more", "sizes"), [(0, [2, 1]), (-1, [1, 1, 1])])
+async def test_records_are_converted_in_batches_of_limited_size(
+    monkeypatch: pytest.MonkeyPatch, more: int, sizes: list[int]
+) -> None:
+    kind, found = resource(), [record(name, "v1") for name in "abc"]
+    converter: Any = kind.converter
+    monkeypatch.setattr(versions, "_BATCH_BYTES", 2 * len(found[0].data) + more)
+
+    result = await versions.records(kind, found)
+
+    assert (len(result), converter.sizes) == (3, sizes)
