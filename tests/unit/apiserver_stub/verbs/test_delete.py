@@ -12,6 +12,7 @@ from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.apimachinery.media import JSON, PLAIN
 from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
 from apiserver_stub.apimachinery.status import ApiError
+from apiserver_stub.verbs import unreadable
 from apiserver_stub.verbs.admission import AdmissionRequest
 from apiserver_stub.verbs.context import VerbSettings
 from apiserver_stub.verbs.delete import _later, read_options
@@ -343,3 +344,13 @@ async def test_deletion_counts_as_a_change_of_the_desired_state() -> None:
 def test_other_kind_of_options_is_an_error(version: str | None, shown: str) -> None:
     with pytest.raises(ApiError, match=f'no kind "Pod" is registered for version "{shown}" in scheme'):
         read_options(deletion({"kind": "Pod", **({"apiVersion": version} if version else {})}))
+
+
+@pytest.mark.parametrize(
+    ("unsafe", "given", "expected"), [(True, True, True), (True, False, None), (False, True, None)]
+)
+def test_read_errors_are_ignored_only_where_this_is_enabled(unsafe: bool, given: bool, expected: bool | None) -> None:
+    name = unreadable.OPTION
+    body, query = read_options(deletion({name: given}), unsafe=unsafe), deletion(query=f"{name}={str(given).lower()}")
+
+    assert (body.get(name), read_options(query, unsafe=unsafe).get(name)) == (expected, expected)
