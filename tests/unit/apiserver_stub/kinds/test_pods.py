@@ -11,7 +11,9 @@ from apiserver_stub.admission.plugins.service_account import mount_token
 from apiserver_stub.controllers.scheduler import waits
 from apiserver_stub.feature_gates import build_gates
 from apiserver_stub.kinds.pod_binding import BindingRules, bound
-from apiserver_stub.kinds.pods import PodStrategy
+from apiserver_stub.kinds.pods import PodStrategy, resources
+from apiserver_stub.options import parse
+from apiserver_stub.server.kinds import kind_settings
 from nodeagent.base.identity import Identity
 from nodeagent.base.release import Release
 from tests.unit.apiserver_stub.validation.pods import pod
@@ -248,3 +250,20 @@ def test_status_update_keeps_observed_generations_since_1_33(minor: int, kept: b
 
 def test_status_without_values_causes_no_warnings() -> None:
     assert STRATEGY.status_warnings({**pod(), "status": None}) == []
+
+
+@pytest.mark.parametrize(
+    ("gates", "conditions", "text"),
+    [
+        ([], [], "<none>"),
+        (["a"], [], "0/1"),
+        (["a", "b"], [("a", "True"), ("b", "False"), ("c", "True")], "1/2"),
+        (["a", "b"], [("a", "True"), ("b", "True")], "2/2"),
+    ],
+)
+def test_readiness_gates_that_are_met_are_counted(gates: list[str], conditions: list[Any], text: str) -> None:
+    found = next(item for item in resources(kind_settings(parse([]))) if item.kind == "Pod")
+    made = pod(readinessGates=[{"conditionType": name} for name in gates])
+    made["status"] = {"conditions": [{"type": name, "status": status} for name, status in conditions]}
+
+    assert next(column.cell(made) for column in found.columns if column.name == "Readiness Gates") == text
