@@ -100,7 +100,7 @@ def _current(directory: Path) -> Path | None:
 
 
 def _holds(current: Path, payload: Payload, group: int | None) -> bool:
-    """Return whether the files exist with the required modes; additional permission bits are accepted."""
+    """Return whether exactly these files exist, with their content, modes and owners."""
     found = {str(path.relative_to(current)) for path in current.rglob("*") if not path.is_dir()}
     if found != set(payload):
         return False

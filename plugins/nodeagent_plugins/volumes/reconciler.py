@@ -81,8 +81,9 @@ class Reconciler:
         if not may_unmount or volume.mounts:
             return
         # A label can only be changed after the volume was unmounted completely.
-        relabel = volume.device_state is not DeviceState.NOT_MOUNTED and any(map(volume.label_differs, volume.desired))
-        if (volume.unused or relabel) and volume.device_state is not DeviceState.NOT_MOUNTED:
+        if volume.device_state is not DeviceState.NOT_MOUNTED and (
+            volume.unused or any(map(volume.label_differs, volume.desired))
+        ):
             block = volume.device is not None and volume.device.mode is VolumeMode.BLOCK
             name = metrics.UNMAP_DEVICE if block else metrics.UNMOUNT_DEVICE
             self._start(volume, "", name, partial(self._operations.unmount_device, volume))
