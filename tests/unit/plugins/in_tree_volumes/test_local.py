@@ -228,7 +228,16 @@ async def test_read_only_claim_of_an_empty_device_is_rejected(
     assert len(commands.calls) == 1
 
 
-@pytest.mark.parametrize(("code", "mounts"), [(0, True), (1, True), (4, False), (8, True)])
+@pytest.mark.parametrize(
+    ("code", "mounts", "logged"),
+    [
+        (0, True, ""),
+        (1, True, "Device has errors which were corrected by fsck"),
+        (4, False, ""),
+        (8, True, "Failed to check file system"),
+        (127, True, ""),
+    ],
+)
 async def test_file_system_is_checked_before_the_mount(
     kind: LocalVolumes,
     mounter: FakeMounter,
@@ -237,7 +246,10 @@ async def test_file_system_is_checked_before_the_mount(
     tmp_path: Path,
     code: int,
     mounts: bool,
+    logged: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level("INFO")
     commands.results |= {"blkid": (0, f"DEVNAME={device}\nTYPE=ext4\n"), "fsck": (code, "report")}
     request = request_of(local(device), tmp_path)
     if mounts:
@@ -246,6 +258,7 @@ async def test_file_system_is_checked_before_the_mount(
         with pytest.raises(VolumeError, match=r"'fsck' found errors on device .* but could not correct them: report"):
             await kind.mount_device(request)
     assert bool(mounter.mounts) is mounts
+    assert [text for text in caplog.messages if "fsck" in text or "check" in text] == ([logged] if logged else [])
 
 
 async def test_block_volume_is_a_link_to_the_device(
