@@ -179,7 +179,7 @@ async def test_read_only_volume_records_an_event(host: Host, api: FakeApi) -> No
 class TestRecovery:
     """Expansions that the controller tracks in ``allocatedResourceStatuses``, so that users can reduce the size."""
 
-    @pytest.fixture(params=[(1, 29), (1, 34)], ids=["1.29", "1.34"])
+    @pytest.fixture(params=[(1, 29), (1, 32), (1, 34)], ids=["1.29", "1.32", "1.34"])
     def release(self, request: pytest.FixtureRequest) -> Release:
         return Release(*request.param)
 
@@ -289,6 +289,14 @@ class TestRecovery:
         assert patches(api)[2:] == [{**condition("Internal"), **failed("NodeResizeInfeasible")}]
         await host.clock.advance(1)
         assert task.done() and host.kind.expanded == []
+
+    @pytest.mark.parametrize("release", [Release(1, 34)])
+    async def test_first_failure_after_a_changed_request_is_repeated(self, host: Host, api: FakeApi) -> None:
+        grow(host, status=pending("2Gi"), request="1500Mi")
+        host.kind.fail("expand", VolumeError("rpc error: code = Internal desc = no"))
+        task = await host.begin(claim_pod())
+        assert patches(api)[1:] == [condition("Internal")]
+        task.cancel()
 
     async def test_other_nodes_expand_a_shared_volume_without_a_status(self, host: Host, api: FakeApi) -> None:
         grow(host, size="1Gi", modes=["ReadWriteMany"])
