@@ -15,7 +15,7 @@ MAX_LINE_BYTES = 1024 * 1024
 _TIME = rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)"
 _FULL_STARTS = re.compile(rb"\n[^ {][^ ]* std(?:out|err) F ")
 _FULL_WITH_TIME = re.compile(
-    rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d)) std(?:out|err) F(?::[^ \n]*)?(?: (.*))?\n",
+    rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d)) std(?:out|err) F(?::[^ \n]*)? (.*)\n",
     re.MULTILINE,
 )
 _ONE_TIME = re.compile(_TIME)
@@ -69,10 +69,9 @@ class LineReader:
 
     def _one(self, line: bytes) -> bytes:
         parts = line.split(b" ", 3) if not line.startswith(b"{") else _from_json(line)
-        if len(parts) < 3:
+        if len(parts) < 4:
             return b""  # Not a log line, for example truncated by a full disk.
-        time, stream, tag = parts[:3]
-        content = parts[3] if len(parts) > 3 else b""
+        time, stream, tag, content = parts
         if self._stream and stream != self._stream:
             return b""
         if self._since is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +14,9 @@ TEXT = st.binary(max_size=30).map(lambda data: data.replace(b"\n", b"").replace(
 ENTRY = st.tuples(
     st.integers(0, 59), st.sampled_from([b"stdout", b"stderr"]), st.sampled_from([b"F", b"P", b"F:x"]), TEXT
 )
+
+
+TIME = b"2024-01-01T00:00:01.123456789Z"
 
 
 def entry(second, stream, tag, text):
@@ -41,10 +45,22 @@ def test_output_has_line_breaks_only_at_line_ends(entries):
     assert read(b"".join(entry(*e) for e in entries)) == expected
 
 
-def test_truncated_line_affects_no_other():
-    torn = entry(1, b"stdout", b"F", b"one") + b"2024-01\n" + entry(2, b"stderr", b"F", b"two stdout F three")
+@pytest.mark.parametrize("torn", [b"2024-01", b"2024-01-01T00:00:01.000000000Z stdout", TIME + b" stdout F", b"{", b""])
+@pytest.mark.parametrize("timestamps", [False, True])
+def test_truncated_line_affects_no_other(torn, timestamps):
+    lines = entry(1, b"stdout", b"F", b"one") + torn + b"\n" + entry(2, b"stderr", b"F", b"two stdout F three")
 
-    assert read(torn) == b"one\ntwo stdout F three\n"
+    found = read(lines, timestamps=timestamps)
+
+    times = [TIME + b" ", b"2024-01-01T00:00:02.123456789Z "] if timestamps else [b"", b""]
+    assert found == times[0] + b"one\n" + times[1] + b"two stdout F three\n"
+
+
+@pytest.mark.parametrize("timestamps", [False, True])
+def test_empty_line_is_kept(timestamps):
+    found = read(entry(1, b"stdout", b"F", b""), timestamps=timestamps)
+
+    assert found == (TIME + b" \n" if timestamps else b"\n")
 
 
 def test_line_without_end_is_limited():
