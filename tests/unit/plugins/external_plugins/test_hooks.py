@@ -205,6 +205,8 @@ async def test_node_report_is_translated(plugin: FakePlugin, call: HookCalls) ->
     [
         {"labels": {"bad key": "x"}},
         {"taints": [api.Taint(key="a", effect="Never")]},
+        {"taints": [api.Taint(key="a", value="b c", effect="NoSchedule")]},
+        {"taints": [api.Taint(key="a b", effect="NoSchedule")]},
         {"conditions": [api.NodeCondition(type="Ready", reason="Fine")]},
         {"extended_resources": {"cpu": "2"}},
         {"extended_resources": {"example.com/gpu": "1.5"}},

@@ -77,3 +77,17 @@ def test_reason_why_a_command_cannot_be_executed(
     found = launcher.obstacle(str(tmp_path / "run"))
 
     assert found.partition(" ")[2].partition(" ")[2] == reason.format(root=tmp_path)
+
+
+@pytest.mark.parametrize(("reason", "text"), [("user 5 cannot", "user 5 cannot"), ("", "/bin/a")])
+def test_rejected_command_is_reported_with_the_obstacle(
+    system: System, monkeypatch: pytest.MonkeyPatch, reason: str, text: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(launcher.os, "execvp", fail)
+    monkeypatch.setattr(launcher, "obstacle", lambda _: reason)
+
+    with pytest.raises(OSError, match=f"^Permission denied: {text}$"):
+        system.launch()

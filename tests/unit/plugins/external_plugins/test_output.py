@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from nodeagent.testing import FakeClock
+from nodeagent_plugins.external_plugins import output
 from nodeagent_plugins.external_plugins.output import OutputLog
 
 
@@ -57,3 +58,12 @@ async def test_flood_is_read_at_a_limited_rate(clock: FakeClock) -> None:
         await clock.advance(1)
 
     assert task.done()
+
+
+@pytest.mark.parametrize(("size", "lines"), [(output._MAX_LINE_BYTES, 1), (output._MAX_LINE_BYTES + 1, 2)])
+async def test_long_line_is_divided(clock: FakeClock, caplog, size: int, lines: int) -> None:
+    caplog.set_level("INFO")
+
+    await copy(OutputLog("shelf", 10, clock), b"x" * size)
+
+    assert len(caplog.records) == lines

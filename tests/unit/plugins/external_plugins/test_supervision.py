@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 from pathlib import Path
@@ -13,7 +14,15 @@ from nodeagent.base.aio import Backoff
 from nodeagent.errors import PluginDisconnected
 from nodeagent.testing import FakeClock
 from nodeagent_plugins.external_plugins import process
-from nodeagent_plugins.external_plugins.process import Owner, Process, StartError, owner_of, prepare_directory
+from nodeagent_plugins.external_plugins.process import (
+    Cgroup,
+    Executable,
+    Owner,
+    Process,
+    StartError,
+    owner_of,
+    prepare_directory,
+)
 from nodeagent_plugins.external_plugins.session import NegotiationError, Session
 from nodeagent_plugins.external_plugins.settings import ExternalPlugin
 from nodeagent_plugins.external_plugins.supervision import Supervisor, supervise_socket
@@ -169,3 +178,61 @@ async def test_process_is_terminated_before_it_is_killed(
     await stop
 
     assert killed == kills
+
+
+class Cgroups:
+    """Cgroups of processes, as a list of calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    async def ensure_processes(self, name: str, limits: object) -> list[Path]:
+        self.calls.append(f"ensure {name}")
+        return [Path("/cgroup.procs")]
+
+    async def remove_processes(self, name: str) -> None:
+        self.calls.append(f"remove {name}")
+
+
+@pytest.mark.parametrize(
+    ("owner", "limited", "directory"),
+    [(Owner(os.getuid(), os.getgid()), True, ""), (None, False, ""), (None, False, "/srv")],
+)
+async def test_executable_is_started_with_its_user_cgroup_and_directory(
+    tmp_path: Path,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+    owner: Owner | None,
+    limited: bool,
+    directory: str,
+) -> None:
+    started: list[dict[str, object]] = []
+
+    def fail(command: list[str], **_: object) -> None:
+        started.append(json.loads(command[-1]))
+        raise OSError(2, "No such file or directory")
+
+    monkeypatch.setattr(process.subprocess, "Popen", fail)
+    plugin = ExternalPlugin(
+        name="shelf", capabilities=frozenset(), command=("/bin/shelf", "-v"), working_directory=directory
+    )
+    cgroups = Cgroups()
+    cgroup = Cgroup(cgroups, "shelf_1") if limited else None
+    executable = Executable(plugin, tmp_path / "shelf", owner, cgroup, clock)
+
+    with pytest.raises(StartError, match="failed to start /bin/shelf: No such file or directory"):
+        async with executable.running():
+            pass
+
+    assert executable.last_line == ""
+    assert cgroups.calls == (["remove shelf_1", "ensure shelf_1", "remove shelf_1"] if limited else [])
+    assert started == [
+        {
+            "parent": os.getpid(),
+            "cgroups": ["/cgroup.procs"] if limited else [],
+            "uid": owner.uid if owner is not None else None,
+            "gid": owner.gid if owner is not None else None,
+            "directory": directory or str(tmp_path / "shelf"),
+            "command": ["/bin/shelf", "-v"],
+        }
+    ]
