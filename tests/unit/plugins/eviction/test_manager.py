@@ -748,9 +748,9 @@ async def test_unavailable_stats_and_their_recovery_are_logged_once(
     caplog.set_level("INFO")
     node = make_node(eviction_hard=FEW)
     node.shows()
-    node.stats.fail("node", RuntimeFailure("away"), times=2)
+    node.stats.fail("node", RuntimeFailure("away"), times=3)
 
-    for _ in range(4):
+    for _ in range(5):
         await node.manager.synchronize()
 
     messages = [message for message in caplog.messages if "summary stats" in message]

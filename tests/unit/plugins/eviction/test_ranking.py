@@ -209,7 +209,10 @@ def test_volumes_on_the_disk_of_the_node_count_for_its_signal():
     ]
     pod = make_pod("a", containers=["main"], volumes=volumes)
     usage = replace(
-        pod_usage(pod), volumes=[VolumeUsage(name, disk_use(5), local_ephemeral=False) for name in ("host", "claim")]
+        pod_usage(pod),
+        volumes=[
+            VolumeUsage(name, disk_use(used), local_ephemeral=False) for name, used in (("host", 5), ("claim", 7))
+        ],
     )
 
     assert use(Signal.NODEFS, EvictionCandidate(pod, usage), Layout.SINGLE) == 5
