@@ -6,6 +6,8 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.contracts.runtime import ContainerState, ExecResult
 from nodeagent.errors import ImageError, RuntimeFailure, RuntimeUnavailable, VolumeError
@@ -500,3 +502,39 @@ async def test_lost_process_of_a_container_is_killed(bench, clock):
 
     await bench.sync(pod)
     assert first not in [container.id for container in bench.runtime.pod(pod.uid).containers]
+
+
+@pytest.mark.parametrize(("known", "stops"), [(True, 1), (False, 2)])
+async def test_sandbox_is_stopped_once_while_its_pod_is_known(bench, known, stops):
+    pod = make_pod("web")
+    await bench.sync(pod)
+    await bench.terminate(pod)
+
+    await bench.syncer.remove_orphans(lambda uid: known)
+    await bench.terminate(pod)
+
+    assert len(bench.runtime.called("stop_sandbox")) == stops
+
+
+async def test_stopped_pod_releases_its_claims(bench):
+    released = []
+
+    class Claims:
+        async def release_pod(self, pod):
+            released.append(pod.name)
+
+    bench.context.claims = None
+    await bench.syncer.sync_stopped(make_pod("plain"))
+    bench.context.claims = Claims()
+    await bench.syncer.sync_stopped(make_pod("web"))
+
+    assert released == ["web"]
+
+
+async def test_resources_of_the_pod_itself_are_recorded(bench):
+    sized = make_pod("sized", resources={"limits": {"cpu": "1"}})
+    for pod in (make_pod("plain"), sized):
+        await bench.sync(pod)
+
+    actuated = bench.context.allocations.pod_actuated
+    assert (actuated("uid-plain"), actuated("uid-sized")) == (None, sized.spec.resources)
