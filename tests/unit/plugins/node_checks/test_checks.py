@@ -327,6 +327,11 @@ def test_checked_files_are_those_of_the_configuration(tmp_path, context):
     }
 
 
+@pytest.fixture(scope="module")
+def certificate():
+    return issue(generate_ca("ca"), "node", days=365).certificate
+
+
 @pytest.mark.parametrize(
     ("left", "severity", "text"),
     [
@@ -337,11 +342,8 @@ def test_checked_files_are_those_of_the_configuration(tmp_path, context):
         (timedelta(days=30), None, ""),
     ],
 )
-def test_expiring_certificate_is_reported(left, severity, text):
-    pair = issue(generate_ca("ca"), "node", days=365)
-    now = valid_until(pair.certificate) - left
-
-    findings = files.check_certificates([("serving certificate /c", pair.certificate)], now)
+def test_expiring_certificate_is_reported(certificate, left, severity, text):
+    findings = files.check_certificates([("serving certificate /c", certificate)], valid_until(certificate) - left)
 
     assert (one(findings, severity, text)) if severity else findings == []
 
