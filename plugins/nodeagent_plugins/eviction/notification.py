@@ -56,33 +56,27 @@ class StallNotification:
 
     def __init__(self, file: Path, stalled: Callable[[], None]) -> None:
         self._name, self._stalled = file, stalled
-        self._file = -1
-        self._epoll: select.epoll | None = None
+        self._opened = contextlib.ExitStack()
 
     def __enter__(self) -> StallNotification:
-        self._file = os.open(self._name, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            os.write(self._file, _TRIGGER)
-            self._epoll = select.epoll()
+        with contextlib.ExitStack() as opened:
+            file = os.open(self._name, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            opened.callback(os.close, file)
+            os.write(file, _TRIGGER)
+            epoll = opened.enter_context(select.epoll())
             # The kernel signals EPOLLPRI, which event loops cannot wait for; they wait for an epoll descriptor instead.
-            self._epoll.register(self._file, select.EPOLLPRI)
-            asyncio.get_running_loop().add_reader(self._epoll.fileno(), self._happened)
-        except BaseException:
-            if self._epoll is not None:
-                self._epoll.close()
-            os.close(self._file)
-            raise
+            epoll.register(file, select.EPOLLPRI)
+            loop = asyncio.get_running_loop()
+            loop.add_reader(epoll.fileno(), self._happened, epoll, file)
+            opened.callback(loop.remove_reader, epoll.fileno())
+            self._opened = opened.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._epoll is not None:
-            asyncio.get_running_loop().remove_reader(self._epoll.fileno())
-            self._epoll.close()
-        os.close(self._file)
+        self._opened.close()
 
-    def _happened(self) -> None:
-        assert self._epoll is not None, "called while entered"
-        if any(events & select.EPOLLERR for _, events in self._epoll.poll(0)):
-            self._epoll.unregister(self._file)  # The cgroup was removed, and the event would repeat forever.
+    def _happened(self, epoll: select.epoll, file: int) -> None:
+        if any(events & select.EPOLLERR for _, events in epoll.poll(0)):
+            epoll.unregister(file)  # The cgroup was removed, and the event would repeat forever.
             return
         self._stalled()

@@ -237,3 +237,13 @@ async def test_stall_notification_releases_its_descriptors(tmp_path: Path):
         assert len(os.listdir("/proc/self/fd")) > len(before)
 
     assert os.listdir("/proc/self/fd") == before
+
+
+async def test_failed_stall_notification_releases_its_descriptors(tmp_path: Path):
+    (tmp_path / "memory").touch()  # A regular file cannot be waited for.
+    before = os.listdir("/proc/self/fd")
+
+    with pytest.raises(PermissionError), StallNotification(tmp_path / "memory", lambda: None):
+        pass
+
+    assert os.listdir("/proc/self/fd") == before
