@@ -249,6 +249,7 @@ async def test_logs_of_exited_containers_are_not_rotated(tmp_path, clock, runtim
         await clock.advance(1)
 
     assert files(log).keys() == {"0.log"}
+    assert not runtime.called("reopen_log")
     assert (await runtime.container_status(ended)).state is ContainerState.EXITED
 
 
