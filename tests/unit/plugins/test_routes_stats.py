@@ -21,6 +21,7 @@ from nodeagent.contracts.stats import (
 from nodeagent.errors import NodeAgentError
 from nodeagent.testing import make_context
 from nodeagent_plugins.routes_stats import nodeagent_provide_routes
+from nodeagent_plugins.routes_stats.summary import summary
 
 SECOND = 1_000_000_000
 PRESSURE = Pressure(PressureShare(1, 0.5), PressureShare(2))
@@ -138,3 +139,12 @@ async def test_resource_metrics_contain_the_known_values(context):
     assert [line.partition("{")[0] for line in found if 'container="swap"' in line] == ["container_swap_usage_bytes"]
     context.stats.fail("node", NodeAgentError("away"))
     assert await lines() == ["resource_scrape_error 1"]
+
+
+@pytest.mark.parametrize(("layers", "used"), [(None, 2), (FilesystemStats(SECOND, used_bytes=9), 9)])
+def test_writable_layers_are_on_the_disk_of_images_unless_they_are_separate(layers, used):
+    node = NodeUsage(SECOND, image_filesystem=DISK, container_filesystem=layers)
+
+    runtime = summary("node-1", node, ())["node"]["runtime"]
+
+    assert (runtime["imageFs"]["usedBytes"], runtime["containerFs"]["usedBytes"]) == (2, used)

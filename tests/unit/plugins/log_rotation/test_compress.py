@@ -52,6 +52,7 @@ async def test_dropped_file_remains_uncompressed(tmp_path, held):
     task = asyncio.create_task(compressor.run())
     compressor.request([path])
     await asyncio.to_thread(started.wait)
+    await compressor.drop([tmp_path / "unknown"])
     assert compressor.unfinished == {"0.log.1.tmp"}
 
     await compressor.drop([path, tmp_path / "unknown"])
