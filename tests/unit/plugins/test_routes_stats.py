@@ -142,7 +142,7 @@ async def test_resource_metrics_contain_the_known_values(context):
 
 
 @pytest.mark.parametrize(("layers", "used"), [(None, 2), (FilesystemStats(SECOND, used_bytes=9), 9)])
-def test_writable_layers_are_on_the_disk_of_images_unless_they_are_separate(layers, used):
+def test_writable_layers_are_on_the_disk_of_images_unless_separate(layers, used):
     node = NodeUsage(SECOND, image_filesystem=DISK, container_filesystem=layers)
 
     runtime = summary("node-1", node, ())["node"]["runtime"]
