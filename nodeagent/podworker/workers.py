@@ -35,6 +35,8 @@ _SYNC_MESSAGES = {
     ChangeKind.STATUS: "SyncLoop RECONCILE",
     ChangeKind.REMOVED: "SyncLoop REMOVE",
 }
+_ADMISSION, _PREDECESSOR = _RETRIES = ("admission", "queue")
+"""Sources of changes that add a queued pod again, in its version at that time."""
 MirrorListener = Callable[[ChangeKind, Pod], None]
 
 
@@ -222,6 +224,10 @@ class PodWorkers:
             return
         worker = self._workers.get(pod.uid)
         if change.kind is ChangeKind.ADDED:
+            if change.source in _RETRIES:
+                if (latest := self._queued.pop(pod.uid, None)) is None:
+                    return  # It was removed in the meantime.
+                pod = latest
             await self._add(pod, worker)
         else:
             self._change(change, worker)
@@ -317,8 +323,8 @@ class PodWorkers:
 
     def _admission_due(self, uid: str) -> None:
         """Add a pod again whose admission was pending."""
-        if (pod := self._queued.pop(uid, None)) is not None:
-            self._queue(Change(ChangeKind.ADDED, pod, "admission"))
+        if (pod := self._queued.get(uid)) is not None:
+            self._queue(Change(ChangeKind.ADDED, pod, _ADMISSION))
 
     def _report_duplicate(self, pod: Pod, source: str) -> None:
         """Report a pod that is ignored because another pod has the same name."""
@@ -355,12 +361,11 @@ class PodWorkers:
         self._need().status.forget(pod.uid)
         self._need().allocations.forget(pod.uid)
         self._need_resizer().request(PODS_REMOVED)
-        for uid, waiting in list(self._queued.items()):
+        for uid, waiting in self._queued.items():
             if uid == pod.uid or waiting.full_name == pod.full_name:
-                del self._queued[uid]
                 if uid == pod.uid:
                     RESTARTED.inc("true" if is_static(pod) else "")
-                self._queue(Change(ChangeKind.ADDED, waiting, "queue"))
+                self._queue(Change(ChangeKind.ADDED, waiting, _PREDECESSOR))
 
     def ended(self) -> None:
         """Retry pending resizes after a pod has terminated."""

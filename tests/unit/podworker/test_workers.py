@@ -634,6 +634,48 @@ async def test_removal_of_a_pod_does_not_wait_for_the_admission_of_another(clock
         assert harness.workers.get(web.uid) is None
 
 
+class Decisions:
+    """Plugins that decide about the pods ``web`` and ``last`` when the test permits it."""
+
+    def __init__(self):
+        self.web, self.last = asyncio.Event(), asyncio.Event()
+
+    @property
+    def plugins(self):
+        decisions = self
+
+        class Independent:
+            @hookimpl
+            async def nodeagent_admit_pod(self, pod):
+                if pod.name == "web":
+                    await decisions.web.wait()
+
+        class Dependent:
+            @hookimpl
+            async def nodeagent_admit_pod(self, pod, active):
+                if pod.name == "last":
+                    await decisions.last.wait()
+
+        return Independent(), Dependent()
+
+
+@pytest.mark.parametrize("removed", [False, True])
+async def test_pod_is_deleted_or_removed_while_its_admission_is_decided(clock, removed):
+    decisions, web, last = Decisions(), make_pod("web"), make_pod("last")
+    async with living(Harness(clock, *decisions.plugins)) as harness:
+        await harness.publish(web)
+        await harness.publish(web, last)  # The changes after it wait for the decision about this pod.
+        await harness.publish(*(() if removed else (deleted(web, 5),)), last)
+        decisions.web.set()
+        await clock.advance(0)
+
+        decisions.last.set()
+        await clock.advance(0)
+
+        assert [name for step, name in harness.syncer.steps if step == "sync"] == ["last"]
+        assert harness.runtime.running() == ["last/main"]
+
+
 async def test_failing_admission_plugin_rejects_the_pod(clock):
     rejections = ADMISSION_REJECTIONS.value("UnexpectedAdmissionError")
     async with living(Harness(clock, Refuser(error=OSError("boom")))) as harness:
