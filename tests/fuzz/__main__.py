@@ -15,12 +15,11 @@ from pathlib import Path
 
 from tests.fuzz import selection, targets
 from tests.fuzz.target import ROOT, TARGETS, Target, check, strict
+from tests.memory import memory_directory
 
 BUILD = ROOT / "build" / "fuzz"
 HANG_SECONDS = 30
 MAX_MEMORY_MIB = 2048
-_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-"""Directory in memory, since many parsers read files."""
 _EXECUTED = re.compile(r"stat::number_of_executed_units: (\d+)|^#(\d+)\t", re.MULTILINE)
 
 
@@ -68,7 +67,7 @@ def _fuzz(target: Target, seconds: int, seed: int) -> Run:
     ]
     before = set(findings.iterdir())
     # libFuzzer exits without cleaning up.
-    with log.open("wb") as errors, tempfile.TemporaryDirectory(dir=_MEMORY, prefix="fuzz-") as temporary:
+    with log.open("wb") as errors, tempfile.TemporaryDirectory(dir=memory_directory(), prefix="fuzz-") as temporary:
         environment = {**os.environ, "TMPDIR": temporary}
         done = subprocess.run(command, cwd=ROOT, env=environment, stderr=errors, check=False)
     text = log.read_text(errors="replace")

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.memory import memory_directory
 from tests.mutants.functions import LoadedFunctions
 from tests.mutants.processes import HOOK, detect, environment
 from tests.mutants.selection import Selection, candidates
@@ -61,7 +62,9 @@ class Runs:
 
     def start(self) -> None:
         """Collect the unit tests and test each mutant; takes seconds per mutant."""
-        with tempfile.TemporaryDirectory(prefix="mutants-") as directory:
+        with tempfile.TemporaryDirectory(
+            prefix="mutants-", dir=memory_directory(), ignore_cleanup_errors=True
+        ) as directory:
             limits = [f"--basetemp={directory}/tests", f"--timeout={TEST_SECONDS}", "--continue-on-collection-errors"]
             pytest.main(
                 [
