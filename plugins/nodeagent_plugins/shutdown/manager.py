@@ -40,7 +40,8 @@ NOT_READY = "node is shutting down"
 REJECTION = Rejection("NodeShutdown", "Pod was rejected as the node is shutting down.")
 STATUS_REASON = "Terminated"
 VOLUMES_SINCE = Release(1, 31)
-VOLUME_CHECK_SECONDS = 0.5
+CHECK_SECONDS = 0.5
+SOURCES_SECONDS = 5.0
 MESSAGE = "Pod was terminated in response to imminent node shutdown."
 DETECTED = "Shutdown manager detected shutdown event"
 CANCELLED = "Shutdown manager detected shutdown cancellation"
@@ -175,20 +176,38 @@ class ShutdownManager:
     # --- termination of pods --------------------------------------------------------------------------------
 
     async def _end_pods(self, session: ShutdownSession) -> None:
-        """Terminate all pods, report to the API server, then let the shutdown continue."""
+        """Terminate all pods, report to the API server, then let the shutdown continue.
+
+        Pods that are published while others are terminated are terminated, too: after a restart of the agent, it
+        receives those of the API server later than the shutdown.
+        """
         context, started = self._context, wire_time(self._context.clock.wall())
+        since, known, periods = context.clock.now(), set[str](), dict[int, int]()
         try:
             await self._keep_state(started, "")
-            groups = shutdown_groups(self._periods, map(ShutdownPod.of, context.pods.active()))
-            until = context.clock.now() + self._periods.total(group.seconds for group in groups)
-            for index, group in enumerate(groups):
-                await self._end_group(group, groups[index:], until)
-            await context.flush_statuses(FLUSH_SECONDS)
-            await context.recorder.flush(FLUSH_SECONDS)
+            await self._wait_for_sources()
+            while True:
+                pods = [pod for pod in context.pods.active() if pod.uid not in known]
+                known.update(pod.uid for pod in pods)
+                groups = shutdown_groups(self._periods, map(ShutdownPod.of, pods))
+                periods |= {group.priority: group.seconds for group in groups}
+                for index, group in enumerate(groups):
+                    await self._end_group(group, groups[index:], since + self._periods.total(periods.values()))
+                await context.flush_statuses(FLUSH_SECONDS)
+                await context.recorder.flush(FLUSH_SECONDS)
+                if known.issuperset(pod.uid for pod in context.pods.active()):
+                    break
             await self._keep_state(started, wire_time(context.clock.wall()))
         finally:
             session.release()
             _log.log(v_level(1), "Shutdown manager completed processing shutdown event, node will shutdown shortly")
+
+    async def _wait_for_sources(self) -> None:
+        """Wait until all sources have published their pods, but only for a short time."""
+        clock = self._context.clock
+        until = clock.now() + min(SOURCES_SECONDS, self._periods.total())
+        while not self._context.pods.all_sources_ready and clock.now() < until:
+            await clock.sleep(CHECK_SECONDS)
 
     async def _end_group(self, group: ShutdownGroup, coming: Sequence[ShutdownGroup], until: float) -> None:
         clock, pods = self._context.clock, self._context.pods
@@ -222,7 +241,7 @@ class ShutdownManager:
                 fields = {"gracePeriod": group.seconds, "priority": group.priority, "pods": _names(mounted)}
                 _log.error("Failed to unmount volumes before the shutdown", extra=fields)
                 return
-            await clock.sleep(min(VOLUME_CHECK_SECONDS, until - clock.now()))
+            await clock.sleep(min(CHECK_SECONDS, until - clock.now()))
 
     async def _keep_state(self, started: str, ended: str) -> None:
         """Write the start time and, once complete, the end time; the next start exposes them as metrics."""

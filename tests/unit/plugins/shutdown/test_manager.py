@@ -207,6 +207,37 @@ async def test_wait_for_volumes_ends_with_the_time_of_the_group(harness: Harness
     assert "dns" in harness.killed
 
 
+async def test_pods_that_are_published_during_the_shutdown_are_killed(harness: Harness) -> None:
+    web = harness.add("web")
+    await harness.say(True)
+    late = harness.add("late")
+
+    await harness.clock.advance(5)
+    await harness.end(web)
+    assert harness.killed == {"web": 20, "late": 15}
+    assert "release" not in harness.inhibitor.log
+    await harness.end(late)
+
+    assert harness.inhibitor.log[-2:] == ["flush", "release"]
+
+
+@pytest.mark.parametrize(("published_after", "killed"), [(4.9, {"web": 15}), (None, {})])
+async def test_shutdown_waits_briefly_for_the_sources_of_pods(
+    harness: Harness, published_after: float | None, killed: dict[str, int]
+) -> None:
+    harness.pods.all_sources_ready = False  # type: ignore[attr-defined,misc]
+    await harness.say(True)
+    if published_after is not None:
+        await harness.clock.advance(published_after)
+        harness.add("web")
+        harness.pods.all_sources_ready = True  # type: ignore[attr-defined,misc]
+
+    await harness.clock.advance(5)
+
+    assert harness.killed == killed
+    assert ("release" in harness.inhibitor.log) == (not killed)
+
+
 async def test_node_without_pods_does_not_delay_the_shutdown(harness: Harness) -> None:
     await harness.say(True)
 
