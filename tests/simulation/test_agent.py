@@ -76,11 +76,11 @@ def test_failing_plugin_is_reported_with_a_minimal_history(tmp_path):
     (tmp_path / "never.py").write_text(BLOCKING_PLUGIN)
     saved = tmp_path / "history.json"
 
-    done = simulate("--seed", "4", "--plugin", "never", "--shrink-seconds", "8", "--save", str(saved), cwd=tmp_path)
+    done = simulate("--seed", "9", "--plugin", "never", "--shrink-seconds", "8", "--save", str(saved), cwd=tmp_path)
 
     assert done.returncode == 1, done.stdout + done.stderr
     assert "minimal history: " in done.stdout
-    assert "repeat with: nodeagent simulate --seed 4 --hours 1 --plugin never" in done.stdout
+    assert "repeat with: nodeagent simulate --seed 9 --hours 1 --plugin never" in done.stdout
     again = simulate("--history", str(saved), "--plugin", "never", "--shrink-seconds", "0", cwd=tmp_path)
     assert json.loads(saved.read_text())["violation"] in again.stdout
     assert again.returncode == 1, "the saved history fails in the same way"

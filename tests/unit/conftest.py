@@ -16,7 +16,8 @@ from tests.memory import memory_directory
 def unit_path(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Directory of all unit tests, in memory unless ``--basetemp`` is given."""
     memory = memory_directory()
-    if memory is None or pytestconfig.option.basetemp is not None:
+    is_worker = hasattr(pytestconfig, "workerinput")  # A worker of xdist always has a base directory.
+    if memory is None or (pytestconfig.option.basetemp is not None and not is_worker):
         yield tmp_path_factory.mktemp("unit")
         return
     with tempfile.TemporaryDirectory(prefix="nodeagent-unit-", dir=memory, ignore_cleanup_errors=True) as path:

@@ -93,7 +93,11 @@ def cgroup(node: Node, pod: Any) -> tuple[int, int]:
         "cd /sys/fs/cgroup; cat memory/memory.limit_in_bytes cpu/cpu.cfs_quota_us 2>/dev/null"
         " || { cat memory.max; cut -d' ' -f1 cpu.max; }"
     )
-    memory, quota = execute(node, pod, script).split()
+    values: list[str] = []
+    for _ in range(5):  # The client can exit before it has received the output.
+        if values := execute(node, pod, script).split():
+            break
+    memory, quota = values
     return int(memory), int(quota)
 
 
