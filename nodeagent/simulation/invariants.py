@@ -11,6 +11,7 @@ from nodeagent.simulation.api_objects import FINISHED, container_statuses, read_
 from nodeagent.simulation.apiserver import PODS, Change
 from nodeagent.simulation.config_volumes import MOUNT_PATH, is_complete, read_files
 from nodeagent.simulation.container_order import ContainerOrder
+from nodeagent.simulation.logind import DELAY_SECONDS
 from nodeagent.simulation.node import CPUS, SHUTDOWN_SECONDS, Node
 from nodeagent.simulation.pods import RULE_CODE
 from nodeagent.simulation.reported_status import ReportedStatus
@@ -280,7 +281,10 @@ class Invariants(Observer, Receiver):
             if since is not None and start <= now and since <= self._evicted_until(end):
                 return 1
         grace = self._graces.get(uid, 5)  # That of static pods.
-        return min(grace, SHUTDOWN_SECONDS) if any(start <= now for start in self.shutdowns[-1:]) else grace
+        for start in self.shutdowns:
+            if since is not None and start <= now and since <= start + DELAY_SECONDS:
+                return min(grace, SHUTDOWN_SECONDS)
+        return grace
 
     def _evicted_until(self, end: float) -> float:
         """Return until when the runtime can be requested to stop pods because of a pressure that ended."""

@@ -42,6 +42,7 @@ STATUS_REASON = "Terminated"
 VOLUMES_SINCE = Release(1, 31)
 CHECK_SECONDS = 0.5
 SOURCES_SECONDS = 5.0
+"""Longest wait for sources that have not published their pods since the start of the agent."""
 MESSAGE = "Pod was terminated in response to imminent node shutdown."
 DETECTED = "Shutdown manager detected shutdown event"
 CANCELLED = "Shutdown manager detected shutdown cancellation"

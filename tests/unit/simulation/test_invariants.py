@@ -460,7 +460,7 @@ def test_shutdown_while_containers_run_is_a_violation(host, now, known, permitte
     assert host.violation == ("" if permitted else "the node shuts down while the containers ['web of pod a'] run")
 
 
-@pytest.mark.parametrize(("shutdowns", "permitted"), [([101.0], True), ([], False)])
+@pytest.mark.parametrize(("shutdowns", "permitted"), [([101.0], True), ([], False), ([41.0], True), ([40.9], False)])
 def test_shutdown_shortens_the_grace_period(host, shutdowns, permitted):
     host.add("a", grace=30)
     container = host.start(host.container(host.sandbox("a")))
