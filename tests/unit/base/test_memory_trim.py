@@ -34,6 +34,27 @@ async def test_heap_is_trimmed_after_the_start_and_then_periodically(
         await running
 
 
+async def test_code_that_only_the_start_uses_is_released_once(
+    monkeypatch: pytest.MonkeyPatch, clock: FakeClock
+) -> None:
+    loop, trims, releases = asyncio.get_running_loop(), asyncio.Queue[None](), []
+    monkeypatch.setattr(memory_trim, "release_unchanged_pages", lambda: releases.append(clock.now()))
+    monkeypatch.setattr(memory_trim, "trim", lambda: loop.call_soon_threadsafe(trims.put_nowait, None))
+    started = clock.now()
+    running = asyncio.create_task(run_memory_trim(clock))
+
+    for seconds in (START_SECONDS, TRIM_SECONDS):
+        await clock.advance(seconds)
+        await asyncio.wait_for(trims.get(), 10)
+        while not clock.sleepers:
+            await asyncio.sleep(0)
+
+    assert releases == [started + START_SECONDS]
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+
+
 async def test_cached_results_that_are_not_used_are_dropped(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
     results = aging_cache(10)(object)
     first = results()
