@@ -30,7 +30,7 @@ class StallPolicy(Struct, frozen=True):
     """Limits for a blocked event loop, from ``stall`` of ``--plugin-config``."""
 
     report_seconds: float = 1.0
-    """Duration after which the plugin responsible is reported."""
+    """Mean duration after which the plugin responsible is reported; half of it to one and a half times as long."""
     interrupt_seconds: float = 2.0
     """Duration after which a hook call of a third-party plugin is interrupted; 0 disables it."""
     watchdog_seconds: float = 60.0

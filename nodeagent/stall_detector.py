@@ -1,7 +1,8 @@
 """Stall detector: a thread that reports the code that blocks the event loop, and interrupts third-party hooks.
 
 The thread samples the stack of the event loop's thread. If that thread is not waiting for events, the detector
-schedules a callback in the loop; a callback that does not run in time is a stall. systemd receives watchdog pings from
+schedules a callback in the loop; a callback that does not run in time is a stall. Samples are rare, because each of them
+interrupts an idle processor: a stall is reported after half to one and a half times its limit. systemd receives watchdog pings from
 this thread for a bounded time, so that a blocking plugin does not restart the agent without a record of its cause.
 """
 
@@ -25,7 +26,6 @@ from nodeagent.pluginmanager.metered import EventLoopBlocked
 
 INTERRUPT = signal.SIGURG
 """Ignored by default, so that a late signal has no effect."""
-_SAMPLES_PER_REPORT = 2
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class StallDetector:
         ping: Callable[[], None],
     ) -> None:
         self._plugins, self._policy, self._ended, self._ping = plugins, policy, ended, ping
-        self._stop = threading.Event()
+        self._running = threading.Lock()  # Waiting for it takes half the time of waiting for an event.
         self._responded = threading.Event()
         self._thread: threading.Thread | None = None
         self._accused: InFlightCall | None = None
@@ -76,19 +76,20 @@ class StallDetector:
         self._thread = threading.Thread(
             target=self._watch, args=(loop, threading.get_ident(), interruptible), name="stall-detector", daemon=True
         )
+        self._running.acquire(blocking=False)
         self._thread.start()
         try:
             await asyncio.Event().wait()
         finally:
-            self._stop.set()
+            self._running.release()
             if interruptible:
                 signal.signal(INTERRUPT, previous or signal.SIG_DFL)
 
     # --- thread -------------------------------------------------------------------------------------------
 
     def _watch(self, loop: asyncio.AbstractEventLoop, thread: int, interruptible: bool) -> None:
-        interval = self._policy.report_seconds / _SAMPLES_PER_REPORT
-        while not self._stop.wait(interval):
+        period = self._policy.report_seconds
+        while not self._running.acquire(timeout=period):
             if self._is_idle(thread):
                 continue
             started = time.monotonic()
@@ -97,8 +98,8 @@ class StallDetector:
                 loop.call_soon_threadsafe(self._responded.set)
             except RuntimeError:  # The loop is closed.
                 return
-            if not self._responded.wait(interval):
-                self._stalled(loop, thread, started - interval, interruptible)
+            if not self._responded.wait(period / 2):
+                self._stalled(loop, thread, started - period / 2, interruptible)
 
     def _is_idle(self, thread: int) -> bool:
         frame = sys._current_frames().get(thread)
@@ -106,7 +107,6 @@ class StallDetector:
 
     def _stalled(self, loop: asyncio.AbstractEventLoop, thread: int, since: float, interruptible: bool) -> None:
         """Report the stall, and continue until the loop responds."""
-        interval = self._policy.report_seconds / _SAMPLES_PER_REPORT
         stall = self._describe(thread, since)
         self._ping_watchdog(since)
         _log.error(
@@ -114,8 +114,8 @@ class StallDetector:
             extra={"plugin": stall.plugin, "hook": stall.hook, "location": stall.location},
         )
         interrupted = False
-        while not self._responded.wait(interval):
-            if self._stop.is_set():
+        while not self._responded.wait(self._policy.report_seconds / 2):
+            if not self._running.locked():
                 return
             self._ping_watchdog(since)
             seconds = time.monotonic() - since
