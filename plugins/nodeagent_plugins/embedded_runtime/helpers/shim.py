@@ -310,11 +310,15 @@ class Client:
         self._shim = shim
         self._received = b""
         self._pending = b""
+        self._reads = True
 
     def send(self, kind: int, data: bytes) -> None:
         """Send a frame; a client that does not read is disconnected."""
+        if not self._reads:
+            return
         self._pending += bytes((kind,)) + len(data).to_bytes(4, "big") + data
         if len(self._pending) > MAX_PENDING_BYTES:
+            self._shim.end_input()
             self._leave()
         else:
             self._flush()
@@ -362,9 +366,8 @@ class Client:
             self._pending = self._pending[self.connection.send(self._pending) :]
         except BlockingIOError:
             pass
-        except OSError:
-            self._leave()
-            return
+        except OSError:  # The client has disconnected, but its last input may not have been received yet.
+            self._reads, self._pending = False, b""
         self.watch()
 
     def watch(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import struct
 from collections.abc import Iterator
@@ -185,6 +186,26 @@ def test_input_ends_with_the_first_attachment_if_it_is_used_once(process: Shim, 
             client.sendall(frame(3)[2:])
             assert frames(client) == [(1, b"ab\n")]
     assert process.wait() == (0, ["stdout F ab"])
+
+
+def test_input_of_a_client_that_disconnects_before_it_receives_output_is_passed(process: Shim) -> None:
+    for name in ("go", "written"):
+        os.mkfifo(process.directory / name)
+    process.start("read line < go; echo output; echo > written; cat", "stdin,once")
+    with process.attach() as client:
+        client.sendall(frame(0, b"first "))
+        os.kill(process.pid, signal.SIGSTOP)  # When it continues, output and the end of the connection are waiting.
+        (process.directory / "go").write_text("\n")
+        (process.directory / "written").read_text()
+        client.sendall(frame(0, b"second\n"))
+    os.kill(process.pid, signal.SIGCONT)
+    assert process.wait() == (0, ["stdout F output", "stdout F first second"])
+
+
+def test_input_ends_when_a_client_that_does_not_read_is_disconnected(process: Shim) -> None:
+    process.start(f"head -c {2 * shim.MAX_PENDING_BYTES} /dev/zero | tr '\\0' '\\n'; cat", "stdin,once", log="")
+    with process.attach():
+        assert process.wait() == (0, [])
 
 
 def test_input_stays_open_for_the_next_attachment(process: Shim) -> None:
