@@ -5,14 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Drawing
+from typing import TYPE_CHECKING, Any
 
 from benchmarks import api_pods, api_server, one_pod, start_up, static_pods, versions
 from benchmarks.figures import UPSTREAM_RUNS, Benchmark, Figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 PAGE = versions.DIRECTORY.parent / "docs" / "benchmarks-history.svg"
 DRAWN: Mapping[str, tuple[Benchmark, tuple[str, ...]]] = {
@@ -38,6 +37,9 @@ def main() -> int:
 def draw(charts: Sequence[tuple[str, Figure, Sequence[dict[str, Any]]]], file: Path) -> None:
     """Write one chart per figure; equal charts result in equal files."""
     rows = -(-len(charts) // _COLUMNS)
+    import matplotlib as mpl
+    from matplotlib.figure import Figure as Drawing
+
     with mpl.rc_context({"svg.hashsalt": "nodeagent", "svg.fonttype": "none", "font.size": 7}):
         drawing = Drawing(figsize=(_COLUMNS * _WIDTH, rows * _HEIGHT), layout="constrained")
         axes = drawing.subplots(rows, _COLUMNS, squeeze=False).ravel()

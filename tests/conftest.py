@@ -19,6 +19,7 @@ import pytest_asyncio
 from hypothesis import HealthCheck, settings
 
 from nodeagent.testing.clock import FakeClock
+from tests.fewer_messages import FewerMessages
 from tests.host_lock import HostLock
 
 ROOT = Path(__file__).parent.parent
@@ -147,6 +148,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Rows(), "rows")
     if hasattr(config, "workerinput"):
         config.pluginmanager.register(HostLock(BUILD), "host_lock")
+        config.pluginmanager.register(FewerMessages(), "fewer_messages")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -172,8 +174,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(needs_root)
 
 
+def pytest_collection() -> None:
+    gc.disable()  # Thousands of tests and their modules remain until the end.
+
+
 def pytest_collection_finish() -> None:
-    gc.freeze()  # Thousands of tests and their modules remain until the end.
+    gc.freeze()
+    gc.set_threshold(5_000, 10, 20)
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

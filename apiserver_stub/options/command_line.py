@@ -133,9 +133,7 @@ def parse(arguments: Sequence[str]) -> Options:
 
     :raises OptionsError: options, values or their combinations are invalid; contains all errors.
     """
-    problems: list[str] = []
-    parser = _parser(problems)
-    given = parser.parse(arguments)
+    given, problems = _parser().parse(arguments)
     options = Options(**{item.name: given[item.name] for item in fields(Options) if item.name in given})
     problems += check(options)
     if problems:
@@ -145,11 +143,11 @@ def parse(arguments: Sequence[str]) -> Options:
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line, for documentation."""
-    return _parser([]).arguments
+    return _parser().arguments
 
 
-def _parser(problems: list[str]) -> Parser:
-    parser = Parser(problems)
+def _parser() -> Parser:
+    parser = Parser()
     for module in _GROUPS:
         module.declare(parser.group(module.TITLE))
     return parser

@@ -33,10 +33,9 @@ class OptionsError(Exception):
 
 
 class Parser:
-    """Parser of the command line; appends errors to *problems*."""
+    """Parser of the command line."""
 
-    def __init__(self, problems: list[str]) -> None:
-        self._problems = problems
+    def __init__(self) -> None:
         self._parser = _Collecting(
             prog="nodeagent-apiserver",
             usage="nodeagent-apiserver [--OPTION=VALUE ...]",
@@ -46,7 +45,6 @@ class Parser:
             allow_abbrev=False,
             argument_default=argparse.SUPPRESS,
         )
-        self._parser.problems = problems
         self._parser.add_argument("--version", nargs="?", action=_Version, metavar="raw", help=_VERSION_HELP)
 
     @property
@@ -56,11 +54,14 @@ class Parser:
     def group(self, title: str) -> Group:
         return Group(self._parser.add_argument_group(title))
 
-    def parse(self, arguments: Sequence[str]) -> dict[str, Any]:
-        """Return the specified values by field."""
+    def parse(self, arguments: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+        """Return the specified values by field, and the errors.
+
+        :raises OptionsError: a value is invalid.
+        """
+        self._parser.problems = []
         found, rest = self._parser.parse_known_args(resolve_aliases(arguments))
-        self._problems += [_unknown(argument) for argument in rest]
-        return vars(found)
+        return vars(found), [*self._parser.problems, *(_unknown(argument) for argument in rest)]
 
 
 class _Collecting(argparse.ArgumentParser):

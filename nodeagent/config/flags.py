@@ -139,10 +139,7 @@ def parse(arguments: Sequence[str]) -> Flags:
 
     :raises SystemExit: help or the version was requested and printed.
     """
-    parser = FlagParser(prog="nodeagent", description="Run the node agent.")
-    add_flags(parser)
-    parser.add_argument("--version", action=_Version, nargs="?", help="print the version and exit")
-    namespace, rest = parser.parse_known_args(arguments)
+    namespace, rest = _parser().parse_known_args(arguments)
     flags = read_flags(namespace)
     known = [*field_flags(), *(flag.name for flag in (*NODE_FLAGS, *IDENTITY_FLAGS))]
     for argument in rest:
@@ -151,6 +148,13 @@ def parse(arguments: Sequence[str]) -> Flags:
         rule = "is not a known flag" if name.startswith("-") else "is an unexpected argument"
         flags.problems.append(Problem("command line", "", name, rule + (f"; did you mean --{near}?" if near else "")))
     return flags
+
+
+def _parser() -> FlagParser:
+    parser = FlagParser(prog="nodeagent", description="Run the node agent.")
+    add_flags(parser)
+    parser.add_argument("--version", action=_Version, nargs="?", help="print the version and exit")
+    return parser
 
 
 class _Version(argparse.Action):

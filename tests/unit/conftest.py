@@ -1,11 +1,14 @@
-"""Directories of unit tests: in memory, as the product syncs what it stores."""
+"""Fixtures of all unit tests: directories in memory, as the product syncs what it stores, and shared parsers."""
 
 from __future__ import annotations
 
+import functools
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,3 +32,20 @@ def tmp_path(unit_path: Path) -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(dir=unit_path))
     yield path
     shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_parsers() -> list[Any]:
+    """Create the parsers of the command lines once instead of for each of thousands of configurations."""
+    names = ("apiserver_stub.options.command_line", "nodeagent.config.flags")
+    modules: list[Any] = [sys.modules[name] for name in names if name in sys.modules]
+    for module in modules:
+        module._parser = functools.cache(module._parser)
+    return modules
+
+
+@pytest.fixture
+def new_parsers(shared_parsers: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Create the parsers again, as their help texts depend on the installed plugins."""
+    for module in shared_parsers:
+        monkeypatch.setattr(module, "_parser", module._parser.__wrapped__)

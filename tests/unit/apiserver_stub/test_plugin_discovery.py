@@ -85,7 +85,7 @@ class SameName(First):
 
 
 @pytest.fixture
-def rediscover():
+def rediscover(new_parsers):
     """Discover again in this test and after it."""
     for function in (discover_plugins, load_plugins):
         function.cache_clear()

@@ -1,0 +1,26 @@
+"""Messages between the processes of pytest-xdist, which take as long as a short test."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+
+class FewerMessages:
+    """Plugin of a worker that sends one message per passed test, with its result, instead of five."""
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        (worker,) = (plugin for plugin in session.config.pluginmanager.get_plugins() if hasattr(plugin, "sendevent"))
+        send = worker.sendevent
+
+        def send_results(name: str, **content: Any) -> None:
+            if name not in ("logstart", "logfinish") and not (name == "testreport" and _is_implied(content["data"])):
+                send(name, **content)
+
+        worker.sendevent = send_results
+
+
+def _is_implied(report: dict[str, Any]) -> bool:
+    """Return whether this is a passed setup or teardown."""
+    return bool(report["outcome"] == "passed" and report["when"] != "call")
