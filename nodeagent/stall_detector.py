@@ -1,9 +1,10 @@
 """Stall detector: a thread that reports the code that blocks the event loop, and interrupts third-party hooks.
 
 The thread samples the stack of the event loop's thread. If that thread is not waiting for events, the detector
-schedules a callback in the loop; a callback that does not run in time is a stall. Samples are rare, because each of them
-interrupts an idle processor: a stall is reported after half to one and a half times its limit. systemd receives watchdog pings from
-this thread for a bounded time, so that a blocking plugin does not restart the agent without a record of its cause.
+schedules a callback in the loop; a callback that does not run in time is a stall. Samples are rare, because each of
+them interrupts an idle processor: a stall is reported after half to one and a half times its limit. systemd receives
+watchdog pings from this thread for a bounded time, so that a blocking plugin does not restart the agent without a
+record of its cause.
 """
 
 from __future__ import annotations
