@@ -16,8 +16,8 @@ _HEADER = re.compile(r"(?P<start>[0-9a-f]+)-(?P<end>[0-9a-f]+) (?P<access>\S+) \
 def release_unchanged_pages() -> None:
     """Unmap the pages of mapped files without changes; a page is mapped again when the process uses it.
 
-    Mapped pages count as memory (RSS) of the process. Unmapped ones stay in the page cache of the kernel, which can
-    reuse them at once.
+    Mapped pages count as memory (RSS) of the process. Unmapped ones stay in the page cache of the kernel, which
+    can reuse them immediately.
     """
     with contextlib.suppress(OSError, AttributeError):
         madvise = ctypes.CDLL(None).madvise

@@ -212,13 +212,24 @@ class PodDirectory(Protocol):
     ) -> None:
         """Start to terminate a pod; with *status_reason*, its phase becomes Failed with that reason and *message*.
 
-        :param uid: UID of the pod; unknown pods are ignored.
+        A pod that a plugin has not admitted yet is terminated, too: it may run since before a restart of the agent.
+
+        :param uid: UID of the pod; rejected and unknown pods are ignored.
         :param reason: the reason, as data.
         :param message: message for users.
         :param status_reason: reason in the pod status, such as ``Evicted``; empty leaves the phase to the containers.
         :param grace_seconds: grace period in seconds; ``None`` uses that of the pod.
         """
         ...
+
+
+def undecided_pods(pods: PodDirectory) -> list[Pod]:
+    """Return the desired pods that are neither admitted nor rejected yet.
+
+    Shortly after a start of the agent, their containers may run already.
+    """
+    active = {pod.uid for pod in pods.active()}
+    return [pod for pod in pods.all() if pod.uid not in active and pods.status(pod.uid) is None]
 
 
 def find_pod(pods: PodDirectory, namespace: str, name: str, uid: str = "") -> Pod | None:

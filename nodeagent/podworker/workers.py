@@ -58,6 +58,8 @@ class PodWorkers:
         """The workers of static and orphaned pods."""
         self._rejected: dict[str, Pod] = {}
         self._queued: dict[str, Pod] = {}
+        self._terminations: dict[str, Termination] = {}
+        """Terminations of pods that are neither admitted nor rejected yet."""
         self._changes: asyncio.Queue[Change | RetryResizes] = asyncio.Queue()
         self._waiting: Counter[str] = Counter()
         """Number of queued changes by UID of the pod, with the one that is being applied."""
@@ -185,9 +187,14 @@ class PodWorkers:
     def kill(
         self, uid: str, reason: KillReason, message: str, *, status_reason: str = "", grace_seconds: int | None = None
     ) -> None:
-        worker = self._workers.get(uid)
-        if worker is not None:
-            worker.terminate(Termination(reason, message, status_reason, grace_seconds))
+        termination = Termination(reason, message, status_reason, grace_seconds)
+        if (worker := self._workers.get(uid)) is not None:
+            worker.terminate(termination)
+        elif self._desired.contains(uid) and uid not in self._rejected:
+            self._terminations[uid] = termination  # A plugin that does not respond must not delay it.
+            if self._admission is not None:
+                self._admission.forget(uid)
+            self._admission_due(uid)
 
     # --- orphans --------------------------------------------------------------------------------------------
 
@@ -249,6 +256,7 @@ class PodWorkers:
                         self._admission_due(pod.uid)
             case ChangeKind.REMOVED:
                 self._queued.pop(pod.uid, None)
+                self._terminations.pop(pod.uid, None)
                 self._need_admission().forget(pod.uid)
                 if self._rejected.pop(pod.uid, None) is not None:
                     self._need().status.forget(pod.uid)
@@ -265,8 +273,12 @@ class PodWorkers:
             return
         components = self._need()
         desired, pod = pod, await components.allocations.restore(pod)
+        termination = self._terminations.pop(pod.uid, None)
         if pod.terminal or requested_termination(pod) is not None:
             self._start(pod)
+            return
+        if termination is not None:
+            self._start(pod).terminate(termination)
             return
         try:
             rejection = await self._need_admission().decide(pod, self.active())

@@ -15,7 +15,7 @@ from nodeagent.base.release import EVICTION_REVISED
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.eviction import EvictionCandidate, EvictionPlan, PlanRequest, ThresholdMaps
-from nodeagent.contracts.pods import KillReason
+from nodeagent.contracts.pods import KillReason, undecided_pods
 from nodeagent.contracts.stats import PodUsage
 from nodeagent.errors import NodeAgentError
 from nodeagent.model.eviction_thresholds import Signal, Threshold, read_thresholds
@@ -348,10 +348,7 @@ class EvictionManager:
         until = self._clock.now() + KNOWN_SECONDS
         while not self._pods_known and self._clock.now() < until:
             pods = self._context.pods
-            active = self._active()
-            self._pods_known = pods.all_sources_ready and all(
-                pod.uid in active or pods.status(pod.uid) is not None for pod in pods.all()
-            )
+            self._pods_known = pods.all_sources_ready and not undecided_pods(pods)
             if not self._pods_known:
                 await self._clock.sleep(KNOWN_POLL_SECONDS)
         self._pods_known = True

@@ -21,7 +21,7 @@ from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.node import NodeReport
 from nodeagent.contracts.persistent_volumes import StatefulVolumeManager
-from nodeagent.contracts.pods import KillReason, Rejection
+from nodeagent.contracts.pods import KillReason, Rejection, undecided_pods
 from nodeagent.contracts.shutdown import (
     ShutdownGroup,
     ShutdownPeriods,
@@ -188,7 +188,7 @@ class ShutdownManager:
             await self._keep_state(started, "")
             await self._wait_for_sources()
             while True:
-                pods = [pod for pod in context.pods.active() if pod.uid not in known]
+                pods = [pod for pod in self._remaining() if pod.uid not in known]
                 known.update(pod.uid for pod in pods)
                 groups = shutdown_groups(self._periods, map(ShutdownPod.of, pods))
                 periods |= {group.priority: group.seconds for group in groups}
@@ -196,12 +196,16 @@ class ShutdownManager:
                     await self._end_group(group, groups[index:], since + self._periods.total(periods.values()))
                 await context.flush_statuses(FLUSH_SECONDS)
                 await context.recorder.flush(FLUSH_SECONDS)
-                if known.issuperset(pod.uid for pod in context.pods.active()):
+                if known.issuperset(pod.uid for pod in self._remaining()):
                     break
             await self._keep_state(started, wire_time(context.clock.wall()))
         finally:
             session.release()
             _log.log(v_level(1), "Shutdown manager completed processing shutdown event, node will shutdown shortly")
+
+    def _remaining(self) -> list[Pod]:
+        """Return the pods that may have running containers."""
+        return [*self._context.pods.active(), *undecided_pods(self._context.pods)]
 
     async def _wait_for_sources(self) -> None:
         """Wait until all sources have published their pods, but only for a short time."""
@@ -215,8 +219,7 @@ class ShutdownManager:
         left = until - clock.now()
         share = share_of(coming, left)
         group_until = clock.now() + share
-        active = {pod.uid for pod in pods.active()}
-        self._left = {pod.uid for pod in group.pods} & active
+        self._left = {pod.uid for pod in group.pods} & {pod.uid for pod in self._remaining()}
         self._ended.clear()
         for pod in group.pods:
             if pod.uid in self._left:

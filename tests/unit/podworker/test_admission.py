@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent import hookimpl
-from nodeagent.contracts.pods import Rejection
+from nodeagent.contracts.pods import KillReason, Rejection
 from nodeagent.errors import PluginTimeout
 from nodeagent.pluginmanager import QuarantinePolicy
 from nodeagent.podworker.admission import FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS
@@ -105,6 +105,29 @@ async def test_deleted_pod_does_not_wait_for_its_admission(clock):
         await clock.advance(1)
 
         assert harness.names("terminated") == ["slow"]
+
+
+@pytest.mark.parametrize("is_waiting", [True, False])
+async def test_killed_pod_does_not_wait_for_its_admission(clock, is_waiting):
+    plugin = Independent()
+    async with living(Harness(clock, plugin)) as harness:
+        slow = make_pod("slow")
+        if is_waiting:
+            await harness.publish(slow)
+            await settle()
+        else:
+            harness.workers.publish("api", [slow])
+
+        harness.workers.kill(slow.uid, KillReason.SHUTDOWN, "shuts down", status_reason="Terminated")
+        await settle()
+        await clock.advance(1)
+
+        assert harness.names("terminated") == ["slow"]
+        status = harness.workers.status(slow.uid)
+        assert (status.phase, status.reason, status.message) == ("Failed", "Terminated", "shuts down")
+        plugin.respond.set()
+        await settle()
+        assert harness.names("sync") == []
 
 
 async def test_removed_pod_is_not_started_when_the_plugin_responds(clock):

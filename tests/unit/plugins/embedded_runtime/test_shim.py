@@ -188,7 +188,7 @@ def test_input_ends_with_the_first_attachment_if_it_is_used_once(process: Shim, 
     assert process.wait() == (0, ["stdout F ab"])
 
 
-def test_input_of_a_client_that_disconnects_before_it_receives_output_is_passed(process: Shim) -> None:
+def test_last_input_of_a_client_that_disconnects_is_passed(process: Shim) -> None:
     for name in ("go", "written"):
         os.mkfifo(process.directory / name)
     process.start("read line < go; echo output; echo > written; cat", "stdin,once")

@@ -17,7 +17,7 @@ from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.persistent_volumes import VolumeState
 from nodeagent.contracts.pods import KillReason
 from nodeagent.contracts.shutdown import ShutdownPeriods
-from nodeagent.model.pod import Pod
+from nodeagent.model.pod import Pod, PodStatus
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.testing import FakeClock, FakeVolumes, admit, load_plugin, make_context, make_pod
 from nodeagent_plugins.shutdown.logind import LogindError
@@ -97,6 +97,7 @@ class Harness:
 
     async def end(self, pod: Pod) -> None:
         self.pods.ended.add(pod.uid)  # type: ignore[attr-defined]
+        self.pods.statuses[pod.uid] = PodStatus(phase="Failed")  # type: ignore[attr-defined]
         await self.plugins.notify("nodeagent_pod_terminated", pod=pod)
         await self.clock.advance(0)
 
@@ -236,6 +237,27 @@ async def test_shutdown_waits_briefly_for_the_sources_of_pods(
 
     assert harness.killed == killed
     assert ("release" in harness.inhibitor.log) == (not killed)
+
+
+async def test_pod_that_a_plugin_has_not_admitted_again_is_killed(harness: Harness) -> None:
+    web = harness.add("web")
+    harness.pods.ended.add(web.uid)  # type: ignore[attr-defined]
+    await harness.say(True)
+    assert (harness.killed, "release" in harness.inhibitor.log) == ({"web": 20}, False)
+
+    await harness.end(web)
+
+    assert harness.inhibitor.log[-2:] == ["flush", "release"]
+
+
+async def test_rejected_pod_does_not_delay_the_shutdown(harness: Harness) -> None:
+    web = harness.add("web")
+    harness.pods.ended.add(web.uid)  # type: ignore[attr-defined]
+    harness.pods.statuses[web.uid] = PodStatus(phase="Failed")  # type: ignore[attr-defined]
+
+    await harness.say(True)
+
+    assert harness.inhibitor.log[-2:] == ["flush", "release"]
 
 
 async def test_node_without_pods_does_not_delay_the_shutdown(harness: Harness) -> None:
