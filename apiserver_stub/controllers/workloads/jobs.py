@@ -301,9 +301,7 @@ class Jobs(OwnerController):
             run.finish = progress.condition(progress.COMPLETE, "True", reason, text, run.now)
             return
         self._set_suspended(run)
-        surplus = sorted(active, key=lambda pod: pod["metadata"].get("creationTimestamp", ""), reverse=True)
-        surplus.sort(key=progress.ready)
-        for pod in surplus[: max(0, len(active) - max(desired, 0))][:MAX_PODS]:
+        for pod in self._surplus(run, len(active) - max(desired, 0))[:MAX_PODS]:
             await self._delete(run, pod)
         missing = desired - len(active)
         if spec.get("podReplacementPolicy") == "Failed":
@@ -318,6 +316,22 @@ class Jobs(OwnerController):
         created = [self._pod(run, index) for index in self._next_indexes(run, min(missing, MAX_PODS))]
         for pod in created:
             run.pods.append(await self._pods.create(job, pod))
+
+    def _surplus(self, run: _Pass, count: int) -> list[Object]:
+        """Return the active pods to delete: those of no or a repeated index, and in all at least *count*."""
+        ranked = sorted(run.active, key=lambda pod: pod["metadata"].get("creationTimestamp", ""), reverse=True)
+        ranked.sort(key=progress.ready)
+        unusable: list[Object] = []
+        if run.indexed:
+            indexes, completions = set[int](), run.job["spec"].get("completions") or 0
+            for pod in reversed(ranked):
+                index = progress.index_of(pod, self._names)
+                if index is None or index >= completions or index in indexes:
+                    unusable.append(pod)
+                else:
+                    indexes.add(index)
+        others = [pod for pod in ranked if pod not in unusable]
+        return unusable + others[: max(0, count - len(unusable))]
 
     def _next_indexes(self, run: _Pass, count: int) -> list[int | None]:
         """Return the indexes of the next *count* pods, ``None`` for each of a Job without indexes."""

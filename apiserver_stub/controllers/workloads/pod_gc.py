@@ -1,6 +1,7 @@
 """Pod garbage collector: deletes pods of deleted nodes, deleted pods without a node, and terminated pods.
 
-Of the terminated pods, a number is retained; evicted ones are deleted first, and then the oldest ones.
+Deleted pods of a node that is not ready and has the taint ``out-of-service`` do not wait for the agent. Of the
+terminated pods, a number is retained; evicted ones are deleted first, and then the oldest ones.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class PodGarbageCollector(Controller):
         super().__init__(context)
         self._writer = context.writer(self.name)
         self._pods = self._writer.resource("", "v1", "pods")
+        self._out_of_service = context.identity.label("out-of-service", "node")
         self._missing: dict[str, float] = {}
         """Monotonic times at which the nodes of pods were first missing."""
 
@@ -60,10 +62,20 @@ class PodGarbageCollector(Controller):
         gone = {name for name in nodes if index.get(_NODES, name) is None}
         self._missing = {name: self._missing.get(name, now) for name in gone}
         expired = {name for name, since in self._missing.items() if now - since >= QUARANTINE_SECONDS}
-        due = [pod for pod in pods if pod.spec.node_name in expired or (pod.deleting and not pod.spec.node_name)]
+        unused = {"", *(name for name in nodes - gone if self._is_out_of_service(index.get(_NODES, name)))}
+        due = [
+            pod
+            for pod in pods
+            if pod.spec.node_name in expired or (pod.deleting and (pod.spec.node_name or "") in unused)
+        ]
         terminated = [pod for pod in pods if pod.status.phase in FINISHED and not pod.deleting]
         terminated.sort(key=lambda pod: (not _is_evicted(pod), pod.metadata.created_at or "", pod.key))
         return due + terminated[: max(0, len(terminated) - MAX_TERMINATED)]
+
+    def _is_out_of_service(self, node: NodeView) -> bool:
+        """Return whether an administrator has declared that the node is shut down."""
+        taints = [taint.get("key") for taint in node.spec.taints or ()]
+        return node.condition("Ready") != "True" and self._out_of_service in taints
 
     async def _delete(self, pod: PodView) -> None:
         """Delete *pod* without a grace period; one that has not terminated is reported as failed."""

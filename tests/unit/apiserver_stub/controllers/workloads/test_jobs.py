@@ -179,6 +179,30 @@ async def test_lower_parallelism_deletes_pods_that_are_not_ready_first(store: Me
     assert (status["active"], status["ready"]) == (3, 1)
 
 
+def indexes(found: Cluster) -> list[str]:
+    pods = [found.read("core/pods", f"default/{name}") for name in running(found)]
+    return sorted(pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] for pod in pods)
+
+
+async def test_smaller_indexed_job_deletes_pods_of_indexes_that_it_has_no_longer(store: MeteredStore) -> None:
+    async with cluster(store, FakeClock()) as found:
+        await found.create("jobs", job(completions=3, parallelism=3, completionMode="Indexed"), "batch")
+        ready = [name for name in running(found) if name.startswith("task-2-")]
+        await found.run_pods(*ready)
+        await found.change(JOBS, TASK, completions=2, parallelism=2)
+        assert indexes(found) == ["0", "1"]
+
+
+async def test_pods_with_the_index_of_another_one_are_deleted(store: MeteredStore) -> None:
+    async with cluster(store, FakeClock()) as found:
+        await found.create("jobs", job(completions=2, parallelism=2, completionMode="Indexed"), "batch")
+        first = found.read("core/pods", f"default/{running(found)[0]}")
+        for name in ("copy-a", "copy-b"):
+            store.put("core/pods", {**first, "metadata": {**first["metadata"], "name": name, "uid": name}})
+        await found.run_pods("copy-")
+        assert indexes(found) == ["0", "1"]
+
+
 async def test_last_completions_need_fewer_pods_than_the_parallelism(store: MeteredStore) -> None:
     async with cluster(store, FakeClock()) as found:
         await found.create("jobs", job(completions=3, parallelism=2), "batch")

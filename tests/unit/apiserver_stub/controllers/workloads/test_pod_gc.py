@@ -67,6 +67,27 @@ async def test_deleted_pods_without_a_node_are_removed(store: MeteredStore) -> N
         assert names(found) == ["assigned", "waiting"]
 
 
+@pytest.mark.parametrize(
+    ("key", "ready", "is_deleted"),
+    [
+        ("node.kubernetes.io/out-of-service", "Unknown", True),
+        ("node.kubernetes.io/out-of-service", "True", False),
+        ("node.kubernetes.io/unreachable", "Unknown", False),
+    ],
+)
+async def test_deleted_pods_of_a_node_out_of_service_are_removed(
+    store: MeteredStore, key: str, ready: str, is_deleted: bool
+) -> None:
+    status = {"conditions": [{"type": "Ready", "status": ready}]}
+    spec = {"taints": [{"key": key, "effect": "NoExecute"}]}
+    store.put("core/nodes", {"metadata": {"name": "a", "uid": "a"}, "spec": spec, "status": status})
+    add(store, "deleted", node="a", deletionTimestamp="2026-01-01T00:00:00Z")
+    add(store, "tolerating", node="a")
+    async with cluster(store, FakeClock(), ONLY) as found:
+        await found.advance(pod_gc.CHECK_SECONDS)
+        assert names(found) == (["tolerating"] if is_deleted else ["deleted", "tolerating"])
+
+
 async def test_evicted_and_oldest_terminated_pods_are_deleted_first(
     store: MeteredStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
