@@ -331,10 +331,11 @@ async def test_claim_from_a_template_must_be_owned_by_the_pod(manager, api):
 
     status = read_status(resourceClaimStatuses=[{"name": "gpu", "resourceClaimName": "web-gpu-x"}])
     pod = make_pod("web", containers=[container], resource_claims=[entry], status=status)
-    add_claim(api, "uid-web", name="web-gpu-x")
     text = "ResourceClaim default/web-gpu-x was not created for Pod default/web \\(Pod is not owner\\)"
-    with pytest.raises(ClaimError, match=f"^{text}$"):
-        await manager.prepare_pod(pod)
+    for other in ([], [{"controller": False, "uid": "uid-web"}], [{"controller": True, "uid": "uid-other"}]):
+        add_claim(api, "uid-web", name="web-gpu-x", ownerReferences=other)
+        with pytest.raises(ClaimError, match=f"^{text}$"):
+            await manager.prepare_pod(pod)
 
     owners = [{"kind": "Pod", "controller": True, "uid": "uid-web"}]
     add_claim(api, "uid-web", name="web-gpu-x", ownerReferences=owners)

@@ -75,6 +75,17 @@ async def test_invalid_name_is_rejected(handler, name):
         await handler.validate(plugin(name=name))
 
 
+async def test_longest_name_is_accepted(handler):
+    await handler.validate(plugin(name="a" * 63))
+
+
+@pytest.mark.parametrize(("versions", "has_health"), [((), False), (("v1alpha1.DRAResourceHealth",), True)])
+async def test_health_is_watched_if_the_driver_reports_it(handler, drivers, versions, has_health):
+    await handler.register(plugin(versions=("v1.DRAPlugin", *versions)))
+
+    assert [registered.has_health for registered in drivers] == [has_health]
+
+
 async def test_newest_connected_driver_is_used_during_a_rolling_update(handler, drivers):
     await handler.register(plugin("/run/old.sock"))
     await handler.register(plugin("/run/new.sock"))

@@ -62,6 +62,15 @@ async def test_slices_of_a_driver_that_does_not_register_are_deleted(api, clock,
     await eventually(lambda: names(api) == ["other-node", "registered"])
 
 
+async def test_invalid_driver_names_are_ignored(api, clock, start):
+    for number, driver in enumerate((None, "", 1)):
+        put(api, f"slice-{number}", driver)
+    await start()
+    await clock.advance(GRACE * 2)
+
+    assert not api.made("delete_collection")
+
+
 async def test_driver_that_returns_in_time_keeps_its_slices(api, clock, drivers, driver, start):
     put(api, "one")
     await start()

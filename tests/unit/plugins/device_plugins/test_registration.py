@@ -195,6 +195,19 @@ def registered(directory):
     return RegisteredPlugin("DevicePlugin", WIDGET, str(directory / "w.sock"), ["v1beta1"], str(directory / "r.sock"))
 
 
+async def test_only_the_plugin_at_the_endpoint_is_disconnected(directory, devices, tmp_path):
+    endpoints = Endpoints(devices, cdi=True)
+    async with serve(DevicePluginService(Control(tmp_path / "p")), directory / "new.sock"):
+        await endpoints.connect(WIDGET, str(directory / "new.sock"))
+        endpoints.disconnect(WIDGET, str(directory / "old.sock"))
+        endpoints.disconnect("example.com/other", str(directory / "new.sock"))
+        assert [provider.resource for provider in devices.providers] == [WIDGET]
+
+        for _ in range(2):
+            endpoints.disconnect(WIDGET, str(directory / "new.sock"))
+        assert devices.providers == []
+
+
 class TestHandler(PluginHandlerContract):
     @pytest.fixture
     def handler(self, devices, plugin):

@@ -23,6 +23,7 @@ class FakeQuota:
     def __init__(self) -> None:
         self.supported = True
         self.limits: dict[int, int] = {}
+        self.cleared: list[int] = []
 
     def limit(self, directory: int, project: int, capacity: int) -> None:
         if not self.supported:
@@ -31,6 +32,7 @@ class FakeQuota:
 
     def clear(self, directory: int, project: int) -> None:
         self.limits.pop(project, None)
+        self.cleared.append(project)
 
 
 @pytest.fixture
@@ -71,6 +73,8 @@ def test_file_system_without_quotas_is_reported(volumes: LocalVolumes, quota: Fa
     quota.supported = False
 
     assert volumes.create(NAME, 1024).project == 0
+    volumes.delete(NAME)
+    assert quota.cleared == []  # Files without a project have project 0.
 
 
 def test_each_volume_has_its_own_project(volumes: LocalVolumes, monkeypatch: pytest.MonkeyPatch) -> None:

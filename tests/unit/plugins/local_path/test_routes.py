@@ -14,8 +14,9 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from nodeagent.testing import make_context
 from nodeagent.testing.contracts import RouteContract
-from nodeagent_plugins.local_path import nodeagent_provide_routes
+from nodeagent_plugins.local_path import nodeagent_provide_routes, project_quota
 from nodeagent_plugins.local_path.directories import LocalVolumes
+from nodeagent_plugins.local_path.project_quota import QuotaUnsupported
 
 URL = "/localVolumes/pvc-1"
 
@@ -44,11 +45,36 @@ async def test_volume_is_created_and_deleted(client: TestClient[Any, Any], tmp_p
     assert not path.exists()
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b'{"capacity": 0}', b'{"capacity": "1Gi"}', b'{"capacity": true}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b'{"capacity": 0}',
+        b'{"capacity": "1Gi"}',
+        b'{"capacity": true}',
+        f'{{"capacity": {2**63}}}'.encode(),
+    ],
+)
 async def test_invalid_capacity_is_rejected(client: TestClient[Any, Any], body: bytes) -> None:
     response = await client.post(URL, data=body)
 
     assert response.status == 400 and "capacity" in await response.text()
+
+
+@pytest.mark.parametrize("supported", [True, False])
+async def test_response_states_whether_the_capacity_is_enforced(
+    client: TestClient[Any, Any], monkeypatch: pytest.MonkeyPatch, supported: bool
+) -> None:
+    def limit(_directory: int, _project: int, _capacity: int) -> None:
+        if not supported:
+            raise QuotaUnsupported("Operation not supported")
+
+    monkeypatch.setattr(project_quota, "limit", limit)
+
+    created = await client.post(URL, json={"capacity": 2**63 - 1})
+
+    assert (created.status, (await created.json())["quota"]) == (200, supported)
 
 
 async def test_invalid_name_is_rejected(client: TestClient[Any, Any], tmp_path: Path) -> None:
