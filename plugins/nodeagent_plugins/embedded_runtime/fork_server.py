@@ -72,7 +72,11 @@ class ForkServer:
         with theirs:
             number = theirs.fileno()
             command = launch.command("fork_server", str(number), str(self._root))
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[number])
+            try:
+                process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[number])
+            except OSError:
+                ours.close()
+                raise
         self._server = process, ours
         return self._server
 

@@ -102,6 +102,14 @@ def test_requested_default_profile_that_cannot_be_used_is_rejected(
         apparmor_profile(security, Runner(OWN, ("own",)), host, fail)
 
 
+@pytest.mark.parametrize("security", DEFAULTS)
+def test_privileged_container_has_no_default_profile(host: Path, security: cri.LinuxContainerSecurityContext) -> None:
+    privileged = cri.LinuxContainerSecurityContext(privileged=True)
+    privileged.MergeFrom(security)
+
+    assert apparmor_profile(privileged, CRUN, host, lambda: pytest.fail("the profile is loaded")) == ""
+
+
 def test_container_without_request_runs_unconfined_where_the_default_fails(
     host: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +12,15 @@ import msgspec
 import pytest
 
 from nodeagent.base.criproto import api_pb2 as cri
-from nodeagent_plugins.embedded_runtime.errors import FailedPrecondition, InvalidArgument
-from nodeagent_plugins.embedded_runtime.execution import MAX_OUTPUT_BYTES, Execution, Prepared, _collect, _Collected
+from nodeagent_plugins.embedded_runtime.errors import CallError, DeadlineExceeded, FailedPrecondition, InvalidArgument
+from nodeagent_plugins.embedded_runtime.execution import (
+    MAX_OUTPUT_BYTES,
+    ExecOutcome,
+    Execution,
+    Prepared,
+    _collect,
+    _Collected,
+)
 from nodeagent_plugins.embedded_runtime.records import Container, Records
 from nodeagent_plugins.embedded_runtime.streams import _size
 
@@ -103,3 +112,54 @@ def test_size_of_a_terminal_is_limited() -> None:
         (b"", (24, 80)),
     ]:
         assert _size(data) == expected, data
+
+
+class Runner:
+    """Runs the script *text* instead of a command in a container; ``$1`` is the file of the process."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def execute(self, _container_id: str, file: Path) -> list[str]:
+        return ["/bin/sh", "-c", self.text, "sh", str(file)]
+
+
+async def execute(execution: Execution, script: str, timeout_seconds: float = 0) -> ExecOutcome:
+    containers: Any = execution._containers
+    containers.runner = Runner(script)
+    return await execution.run(container(execution), ["ls"], timeout_seconds)
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("echo out; echo err >&2", ExecOutcome(0, b"out\n", b"err\n")),
+        ("exit 3", ExecOutcome(3, b"", b"")),
+        ("kill -TERM $$", ExecOutcome(143, b"", b"")),
+    ],
+)
+async def test_outcome_is_exit_code_and_output(execution: Execution, script: str, expected: ExecOutcome) -> None:
+    assert await execute(execution, script) == expected
+
+
+async def test_command_that_cannot_be_started_is_an_error(execution: Execution) -> None:
+    message = '{"level": "error", "msg": "no such file"}'
+
+    with pytest.raises(CallError, match="run ls: no such file"):
+        await execute(execution, f"echo '{message}' > $1.log; exit 1")
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+async def test_command_that_times_out_is_killed(
+    execution: Execution, monkeypatch: pytest.MonkeyPatch, recorded: bool
+) -> None:
+    monkeypatch.setattr("nodeagent_plugins.embedded_runtime.execution.NOTE_SECONDS", 10.0 if recorded else 0.01)
+    with subprocess.Popen(["sleep", "60"]) as command:
+        try:
+            note = f"echo {command.pid} > $1.pid; " if recorded else ""
+            with pytest.raises(DeadlineExceeded, match=r"command ls timed out after 0\.01 s"):
+                await execute(execution, f"{note}exec sleep 60", timeout_seconds=0.01)
+            if recorded:
+                assert command.wait(5) == -signal.SIGKILL
+        finally:
+            command.kill()

@@ -32,6 +32,18 @@ def test_symbolic_links_resolve_inside_the_root(tmp_path, path, found):
         assert resolve_in_root(tmp_path, path) == tmp_path / found
 
 
+@pytest.mark.parametrize(("links", "allowed"), [(40, True), (41, False)])
+def test_number_of_links_is_limited(tmp_path, links, allowed):
+    for number in range(links):
+        (tmp_path / f"link-{number}").symlink_to(f"link-{number + 1}")
+
+    if allowed:
+        assert resolve_in_root(tmp_path, "/link-0") == tmp_path / f"link-{links}"
+    else:
+        with pytest.raises(OSError, match="too many links"):
+            resolve_in_root(tmp_path, "/link-0")
+
+
 def test_last_link_is_not_followed_on_request(tmp_path):
     (tmp_path / "link").symlink_to("/elsewhere")
 

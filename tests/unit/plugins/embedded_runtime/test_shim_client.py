@@ -1,4 +1,4 @@
-"""Tests for the client of container shims, with a server that stands in for the shim."""
+"""Tests for the client of container shims, with a fake shim."""
 
 from __future__ import annotations
 

@@ -244,7 +244,7 @@ async def test_attached_client_receives_the_requested_outputs(
 async def test_attached_client_sends_its_input_to_the_shim(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, stdin: bool, frames: list[tuple[int, bytes]]
 ) -> None:
-    client = Client((STDIN, b"a"), (CLOSE, bytes((STDOUT,))), (STDOUT, b"x"), (CLOSE, bytes((STDIN,))), stays=False)
+    client = Client((CLOSE, bytes((STDOUT,))), (STDIN, b"a"), (STDOUT, b"x"), (CLOSE, bytes((STDIN,))), stays=False)
     assert await attach(harness, monkeypatch, client, stdin=stdin) == frames
     assert client.received == {}, "the client has disconnected"
 
