@@ -11,7 +11,7 @@ from nodeagent.errors import PluginTimeout
 from nodeagent.pluginmanager import QuarantinePolicy
 from nodeagent.podworker.admission import FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS
 from nodeagent.testing import make_pod
-from tests.unit.podworker.test_workers import Harness, deleted, living
+from tests.unit.podworker.harness import Harness, deleted, living
 
 
 class Independent:

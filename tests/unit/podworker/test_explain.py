@@ -25,7 +25,7 @@ from nodeagent.model.meta import ObjectReference
 from nodeagent.podworker.explain import LONG_SECONDS, Explainer
 from nodeagent.podworker.remedies import remedy
 from nodeagent.testing import FakeRecorder, make_container, make_context, make_pod
-from tests.unit.podworker.test_workers import Harness, living
+from tests.unit.podworker.harness import Harness, living
 
 
 class ExplainerHarness(Harness):
