@@ -414,6 +414,37 @@ async def test_failing_probe_is_the_cause(clock, tmp_path):
     assert [(event.reason, event.count) for event in found.events] == [("Unhealthy", 3)]
 
 
+async def test_unready_pod_without_other_cause_has_no_next_retry(clock, tmp_path):
+    probed = make_container(readiness_probe={"exec": {"command": ["check"]}})
+    harness, pod = ExplainerHarness(clock, tmp_path), make_pod(containers=[probed])
+    harness.status._probes = lambda container_id, kind: kind  # no probe has succeeded
+    harness.syncer = Waits()
+    harness.context.puller.pulls = lambda: ()
+    harness.context.puller.backoff_seconds_left = lambda pod, container: 35.0
+    observe(harness, pod, container())
+    async with living(harness):
+        await harness.publish(pod)
+
+        found = await harness.why()
+
+    assert (found.blocking, found.next_try_seconds) == (Stage.READY, None)
+
+
+async def test_failed_pull_without_backoff_is_retried_with_the_sync(clock, tmp_path):
+    harness, pod = ExplainerHarness(clock, tmp_path), make_pod()
+    harness.syncer = Waits(waiting={"main": WaitingReason("ErrImagePull", "no such host")}, retry=10.0)
+    observe(harness, pod)
+    async with living(harness):
+        await harness.publish(pod)
+        found = await harness.why()
+        harness.context.puller.pulls = lambda: ()
+        harness.context.puller.backoff_seconds_left = lambda pod, container: 0.0
+        reporting = await harness.why()
+
+    assert (found.blocking, found.next_try_seconds) == (Stage.PULL, 10.0)
+    assert reporting.next_try_seconds == 10.0
+
+
 async def test_terminating_pod_lists_running_containers(clock, tmp_path):
     harness, pod = ExplainerHarness(clock, tmp_path), make_pod()
     harness.syncer = Waits()

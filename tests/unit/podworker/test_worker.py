@@ -187,6 +187,26 @@ async def test_killed_pod_fails_with_status_reason(harness):
     assert harness.syncer.graces == [1]
 
 
+@pytest.mark.parametrize(
+    ("reason", "grace", "passed"),
+    [
+        (KillReason.FINISHED, None, None),
+        (KillReason.ORPHANED, None, None),
+        (KillReason.FINISHED, 5, 5),
+        (KillReason.EVICTED, None, 30),
+        (KillReason.DELETED, 7, 7),
+    ],
+)
+async def test_containers_choose_their_grace_period_only_in_finished_pods(harness, reason, grace, passed):
+    pod = make_pod("web")
+    await harness.publish(pod)
+
+    harness.workers.kill(pod.uid, reason, "", grace_seconds=grace)
+    await harness.clock.advance(0)
+
+    assert harness.syncer.graces == [passed]
+
+
 async def test_preempted_pod_has_disruption_message(harness):
     pod = make_pod("web")
     await harness.publish(pod)

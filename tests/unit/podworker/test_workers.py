@@ -1,5 +1,6 @@
 """Tests for pod workers: adoption, orphans, predecessors, metrics and logs of publications."""
 
+from nodeagent.base.logging import v_level
 from nodeagent.contracts.pods import KillReason
 from nodeagent.model.pod import PodStatus
 from nodeagent.podworker.metrics import ORPHANS, RESTARTED, WORKING
@@ -102,6 +103,73 @@ async def test_pod_recreated_with_same_uid_is_counted(harness):
     assert harness.workers.status(pod.uid).phase == "Running"
 
 
+async def test_pod_that_replaces_one_of_another_uid_is_not_counted_as_restarted(harness):
+    annotations = {"kubernetes.io/config.source": "file"}
+    old, new = (make_pod("web", uid=uid, annotations=annotations) for uid in ("1", "2"))
+    await harness.publish(old)
+    before = RESTARTED.value("true"), RESTARTED.value("")
+
+    await harness.publish(new)
+    await harness.clock.advance(1)
+
+    assert harness.workers.status("2").phase == "Running"
+    assert (RESTARTED.value("true"), RESTARTED.value("")) == before
+
+
+async def test_pod_is_syncing_for_the_first_seconds_of_a_sync(harness):
+    pod = make_pod("web")
+    harness.syncer.hang = True
+    assert not harness.workers.is_syncing(pod.uid)
+    await harness.publish(pod)
+    found = []
+    for _ in range(3):
+        found.append(harness.workers.is_syncing(pod.uid))
+        await harness.clock.advance(2.5)
+
+    assert found == [True, True, False]
+
+
+async def test_pod_that_terminates_or_is_idle_is_not_syncing(harness):
+    web, idle = make_pod("web"), make_pod("idle")
+    await harness.publish(web, idle)
+    harness.syncer.stuck = True
+    harness.workers.kill(web.uid, KillReason.EVICTED, "no room")
+    await harness.clock.advance(0)
+
+    assert not harness.workers.is_syncing(web.uid)
+    assert not harness.workers.is_syncing(idle.uid)
+
+
+async def test_unknown_pod_is_neither_killed_nor_triggered(harness):
+    harness.workers.kill("unknown", KillReason.EVICTED, "no room")
+    harness.workers.trigger_sync("unknown")
+
+    assert harness.workers.get("unknown") is None
+    assert harness.workers.reported_status("unknown") is None
+    assert harness.workers.snapshot("unknown") is None
+
+
+async def test_mirror_pod_is_not_a_pod_of_the_node(harness):
+    mirror = make_pod("mirror", annotations={"kubernetes.io/config.mirror": "hash"})
+
+    await harness.publish(mirror)
+
+    assert harness.workers.get(mirror.uid) is None
+    assert harness.workers.is_known(mirror.uid)
+    assert harness.runtime.running() == []
+
+
+async def test_workers_that_do_not_run_have_no_status(clock):
+    harness, pod = Harness(clock), make_pod("web")
+    harness.workers.publish("file", [pod])
+
+    assert harness.workers.get(pod.uid) == pod
+    assert harness.workers.status(pod.uid) is None
+    assert harness.workers.reported_status(pod.uid) is None
+    assert harness.workers.observed(pod.uid) is None
+    assert harness.workers.admission_problem(pod.uid) == ""
+
+
 async def test_pod_recreated_with_same_uid_keeps_its_containers(harness):
     pod = make_pod("web", annotations={"kubernetes.io/config.source": "file"})
     await harness.publish(pod)
@@ -122,7 +190,7 @@ async def test_changes_of_a_publication_are_logged_by_operation(harness, caplog)
     caplog.set_level(1, "nodeagent.podworker.workers")
     deletion = {"deletion_timestamp": harness.clock.wall(), "deletion_grace_period_seconds": 30}
     one, other = make_pod("a"), make_pod("b")
-    lines = []
+    lines, levels = [], {}
     for pods in (
         [one, other],
         [make_pod("a", labels={"changed": "yes"}), other],
@@ -131,8 +199,12 @@ async def test_changes_of_a_publication_are_logged_by_operation(harness, caplog)
     ):
         caplog.clear()
         await harness.publish(*pods)
-        lines.append([(r.message, r.pods) for r in caplog.records if r.message.startswith("SyncLoop")])
+        records = [record for record in caplog.records if record.message.startswith("SyncLoop")]
+        lines.append([(record.message, record.pods) for record in records])
+        levels |= {record.message: record.levelno for record in records}
 
+    others = ("SyncLoop ADD", "SyncLoop UPDATE", "SyncLoop DELETE", "SyncLoop REMOVE")
+    assert levels == {"SyncLoop RECONCILE": v_level(4), **dict.fromkeys(others, v_level(2))}
     assert lines == [
         [("SyncLoop ADD", ["default/a", "default/b"])],
         [("SyncLoop UPDATE", ["default/a"])],
