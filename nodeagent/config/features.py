@@ -44,11 +44,12 @@ def build_gates(settings: Mapping[str, bool], release: Release = OLDEST) -> Feat
 
 def enabled_since(name: str) -> str:
     """Return the supported release since which a gate is enabled by default; empty if it never is."""
-    stages = [stage for stage in LIFE_CYCLES[name] if stage.gate is not None]
-    if not stages or stages[-1].gate is None or not stages[-1].gate.default:
-        return ""
-    off = [index for index, stage in enumerate(stages) if stage.gate is not None and not stage.gate.default]
-    return str(stages[off[-1] + 1 if off else 0].since)
+    since = ""
+    for stage in LIFE_CYCLES[name]:
+        if stage.gate is None:  # The feature is always enabled from here on.
+            break
+        since = (since or str(stage.since)) if stage.gate.default else ""
+    return since
 
 
 def review_settings(settings: Mapping[str, bool], release: Release) -> Iterator[GateRemark]:

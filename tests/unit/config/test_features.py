@@ -6,7 +6,7 @@ import pytest
 
 from nodeagent.base.gates import GateError, Stage
 from nodeagent.base.release import NEWEST, OLDEST, Release
-from nodeagent.config.features import build_gates, gates_at, review_settings
+from nodeagent.config.features import build_gates, enabled_since, gates_at, review_settings
 from nodeagent.config.gate_table import COMPONENTS, LIFE_CYCLES
 from nodeagent.config.gate_usage import GATES_IN_USE, reason_without_effect
 from nodeagent.contracts.configuration import NodeAgentConfiguration
@@ -148,6 +148,22 @@ def test_setting_without_effect_is_accepted_with_a_reason(name, release, reason)
 def test_setting_with_effect_has_no_remark():
     assert not list(review_settings({"NodeSwap": True, "AllBeta": False, "SidecarContainers": True}, OLDEST))
     assert not list(review_settings({"SidecarContainers": True, "KubeletCrashLoopBackOffMax": False}, NEWEST))
+
+
+@pytest.mark.parametrize(
+    ("name", "since"),
+    [
+        ("AllowDNSOnlyNodeCSR", ""),
+        ("AppArmor", "1.4"),
+        ("AuthorizeNodeWithSelectors", "1.32"),
+        ("CloudDualStackNodeIPs", "1.29"),
+        ("ComponentFlagz", "1.36"),
+        ("InPlacePodVerticalScalingAllocatedStatus", ""),
+        ("TopologyManagerPolicyOptions", "1.28"),
+    ],
+)
+def test_gate_is_enabled_since_the_first_release_with_that_default(name, since):
+    assert enabled_since(name) == since
 
 
 def test_gate_locked_in_all_releases_cannot_be_changed():

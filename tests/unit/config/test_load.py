@@ -129,6 +129,36 @@ def test_zero_without_a_meaning_is_unset(load_text, field):
 
 
 @pytest.mark.parametrize(
+    ("header", "warned"), [(f"{NATIVE}containerRuntimeEndpoint: unix:///x.sock\n", True), (REFERENCE, False)]
+)
+def test_unset_zero_is_warned_about_only_in_a_native_file(load_text, header, warned):
+    warning = "maxPods: 0 means unset; the default 110 is used"
+
+    assert (warning in load_text("maxPods: 0", header=header).warnings) is warned
+    assert warning not in load_text("maxPods: 1", header=header).warnings
+
+
+def test_kubelet_configuration_keeps_endpoint_and_plugin_directory(load_text):
+    loaded = load_text("containerRuntimeEndpoint: unix:///x.sock\nvolumePluginDir: /plugins", header=REFERENCE)
+
+    assert (loaded.config.container_runtime_endpoint, loaded.config.volume_plugin_dir) == ("unix:///x.sock", "/plugins")
+    assert loaded.warnings == ()
+
+
+def test_native_configuration_has_its_own_plugin_directory(load_text):
+    assert load_text("").config.volume_plugin_dir == NodeAgentConfiguration().volume_plugin_dir
+
+
+@pytest.mark.parametrize(("merge", "inodes"), [("true", "5%"), ("false", None)])
+def test_default_thresholds_are_merged_on_request(load_text, merge, inodes):
+    hard = load_text(
+        f"mergeDefaultEvictionSettings: {merge}\nevictionHard: {{memory.available: 1Gi}}"
+    ).config.eviction_hard
+
+    assert (hard["memory.available"], hard.get("nodefs.inodesFree")) == ("1Gi", inodes)
+
+
+@pytest.mark.parametrize(
     "field",
     ["registryPullQPS", "eventRecordQPS", "platformAPIQPS", "healthzPort", "nodeStatusMaxImages", "oomScoreAdj"],
 )
