@@ -48,3 +48,19 @@ async def test_addresses_are_refreshed_and_kept_if_detection_fails(
         await clock.advance(30)
 
     assert seen == [["10.0.0.1", "n"]] * 4 + [["10.0.0.2", "n"]]
+
+
+async def test_failed_detection_is_logged_once(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    results = [["10.0.0.1"], [], [], ["10.0.0.2"], []]
+    monkeypatch.setattr(addresses, "find_ips", lambda name, given: results.pop(0))
+    found = NodeAddresses("n", [], clock)
+    logged = []
+    while results:
+        await found.current()
+        logged.append(len(caplog.records))
+        await clock.advance(60)
+
+    assert logged == [0, 1, 1, 1, 2]
+    assert caplog.messages[0] == "Failed to detect node addresses"

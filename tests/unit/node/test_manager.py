@@ -441,6 +441,89 @@ async def test_heartbeat_deadline_leaves_time_for_another_attempt(
     assert requested == [(0, 0, limit)]
 
 
+# --- addresses ------------------------------------------------------------------------------------------------
+
+
+ADDRESSES = [
+    {"type": "Hostname", "address": "n"},
+    {"type": "ExternalIP", "address": "203.0.113.5"},
+    {"type": "InternalIP", "address": "10.0.0.1"},
+    {"type": "InternalIP", "address": "10.0.0.2"},
+    {"type": "InternalIP", "address": "fd00::1"},
+]
+
+
+async def test_external_cloud_provider_sets_the_addresses(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+    settings = {"cloud_provider": "external", "node_ips": ("10.1.2.3", "::")}
+    async with make_node(settings=settings).running() as manager:
+        await clock.advance(2)
+        found = node_of(api)["status"]["addresses"]
+        api.put(NODES, {**node_of(api), "status": {**node_of(api)["status"], "addresses": ADDRESSES}})
+        await clock.advance(15)
+
+        assert found == [{"type": "InternalIP", "address": "10.1.2.3"}, {"type": "Hostname", "address": "node-1"}]
+        assert node_of(api)["status"]["addresses"] == ADDRESSES
+        assert manager.host_ips == ["10.0.0.1", "fd00::1"]
+
+
+async def test_addresses_are_set_without_an_external_cloud_provider(
+    make_node: Any, api: FakeApi, clock: FakeClock
+) -> None:
+    api.put(NODES, {"metadata": {"name": "node-1"}, "status": {"addresses": ADDRESSES}})
+    async with make_node().running() as manager:
+        await clock.advance(2)
+
+        assert [each["address"] for each in node_of(api)["status"]["addresses"]] == ["10.1.2.3", "node-1"]
+        assert manager.host_ips == ["10.1.2.3"]
+
+
+def test_node_without_status_has_no_addresses(make_node: Any) -> None:
+    for standalone in (True, False):
+        manager = make_node(standalone=standalone).manager
+
+        assert manager.host_ips == []
+        assert manager.allocatable() == {}
+        assert manager.owner_reference().uid == ""
+        assert (manager.runtime_name, manager.runtime_version) == ("containerd", "")
+
+
+# --- log messages ---------------------------------------------------------------------------------------------
+
+
+async def test_changes_of_readiness_are_logged(
+    make_node: Any, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "nodeagent.node.reporter")
+    node = make_node()
+    not_ready, first = "Node became not ready", "Fast updating node status as it just became ready"
+
+    def logged() -> list[str]:
+        return [message for message in caplog.messages if message in (not_ready, first)]
+
+    async with node.running():
+        await clock.advance(2)
+        assert logged() == [first]
+        node.problems.append("pleg was last seen active 200s ago")
+        await clock.advance(30)
+        assert logged() == [first, not_ready]
+        node.problems.clear()
+        await clock.advance(30)
+        assert logged() == [first, not_ready]
+
+
+async def test_node_that_starts_as_not_ready_is_not_logged(
+    make_node: Any, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "nodeagent.node.reporter")
+    node = make_node()
+    node.problems.append("pleg was last seen active 200s ago")
+    async with node.running():
+        await clock.advance(2)
+
+    assert "Node became not ready" not in caplog.messages
+    assert "Fast updating node status as it just became ready" not in caplog.messages
+
+
 # --- standalone -----------------------------------------------------------------------------------------------
 
 
