@@ -196,3 +196,60 @@ def test_process_has_no_inheritable_and_ambient_capabilities():
     for user in (User(), User(1000, 1000)):
         capabilities = make_spec(container(), replace(DEFAULTS, user=user))["process"]["capabilities"]
         assert not capabilities.get("inheritable") and not capabilities.get("ambient")
+
+
+@pytest.mark.parametrize(
+    ("config", "image", "expected"),
+    [("/work", "/image", "/work"), ("", "/image", "/image"), ("", None, "/")],
+)
+def test_working_directory_defaults_to_that_of_the_image(config, image, expected):
+    base = replace(DEFAULTS, image_config={"WorkingDir": image})
+
+    assert make_spec(container(working_dir=config), base)["process"]["cwd"] == expected
+
+
+def test_seccomp_profile_is_part_of_the_configuration():
+    assert make_spec(container(), replace(DEFAULTS, seccomp={"syscalls": []}))["linux"]["seccomp"] == {"syscalls": []}
+    assert "seccomp" not in make_spec(container(), DEFAULTS)["linux"]
+
+
+@pytest.mark.parametrize(
+    ("propagation", "expected"),
+    [(cri.PROPAGATION_PRIVATE, None), (cri.PROPAGATION_HOST_TO_CONTAINER, "rslave")],
+)
+def test_root_filesystem_receives_mounts_of_the_host_on_request(propagation, expected):
+    config = container(mounts=[cri.Mount(container_path="/a", host_path="/a", propagation=propagation)])
+
+    assert make_spec(config, DEFAULTS)["linux"].get("rootfsPropagation") == expected
+
+
+@pytest.mark.parametrize(
+    ("hostname", "namespaces", "expected"),
+    [("web", {"uts": ""}, "web"), ("web", {"uts": "/proc/9/ns/uts"}, None), ("web", {}, None), ("", {"uts": ""}, None)],
+)
+def test_hostname_is_set_in_a_new_namespace(hostname, namespaces, expected):
+    base = replace(DEFAULTS, hostname=hostname, namespaces=namespaces)
+
+    assert make_spec(container(), base).get("hostname") == expected
+
+
+@pytest.mark.parametrize(
+    ("remapped", "namespaces", "kind"),
+    [(True, {}, "none"), (True, {"network": ""}, "sysfs"), (False, {}, "sysfs")],
+)
+def test_sysfs_of_the_host_is_used_without_a_network_namespace(remapped, namespaces, kind):
+    base = replace(DEFAULTS, host=replace(HOST, remapped=remapped), namespaces=namespaces)
+
+    spec = make_spec(container(), base)
+
+    assert mount_at(spec, "/sys")["type"] == kind
+    assert (mount_at(spec, "/sys/fs/cgroup") is None) == (kind == "none")
+
+
+@pytest.mark.parametrize(("readonly", "read_only"), [(True, ["/etc/hosts"]), (False, [])])
+def test_files_of_the_sandbox_are_read_only_with_the_root(readonly, read_only):
+    base = replace(DEFAULTS, files={"/etc/hosts": "/sandbox/hosts", "/dev/shm": "/dev/shm"})
+
+    spec = make_spec(container(linux={"security_context": {"readonly_rootfs": readonly}}), base)
+
+    assert [path for path in base.files if "ro" in mount_at(spec, path)["options"]] == read_only
