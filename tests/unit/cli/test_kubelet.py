@@ -87,3 +87,10 @@ def test_release_of_kubeadm_is_assumed_before_the_api_server_responds(tmp_path, 
     settings = NodeSettings(root_dir=str(tmp_path), kubeconfig="/etc/kubernetes/kubelet.conf")
     assert (selected := select_release(settings)).assumed
     assert selected.patch_version == "v1.35.2"
+
+
+@pytest.mark.parametrize(("code", "expected"), [(0, 0), (1, 1), (2, 1), (3, 3)])
+def test_exit_code_of_an_invalid_configuration_is_1(tmp_path, monkeypatch, code, expected):
+    monkeypatch.setattr("nodeagent.cli.run.run", lambda arguments: code)
+
+    assert kubelet.run([f"--root-dir={tmp_path}"], ()) == expected

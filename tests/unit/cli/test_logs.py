@@ -142,6 +142,30 @@ def test_service_logs_are_requested_as_query(server):
 
 
 @pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ([], "specify a pod or --system"),
+        (["web", "--query", "a"], "--query, --pattern and --boot require --system"),
+        (["web", "--pattern", "a"], "--query, --pattern and --boot require --system"),
+        (["web", "--boot", "0"], "--query, --pattern and --boot require --system"),
+        (["--system", "--previous"], "--previous, --container and --timestamps cannot be used with --system"),
+        (["--system", "--container", "a"], "--previous, --container and --timestamps cannot be used with --system"),
+        (["--system", "--timestamps"], "--previous, --container and --timestamps cannot be used with --system"),
+        (["--system", "--query", "a", "syslog"], "--query cannot be used with files"),
+        (["--system", "--since", "5m"], "--since, --pattern and --boot require --query if --system is set"),
+        (["--system", "--pattern", "a"], "--since, --pattern and --boot require --query if --system is set"),
+        (["--system", "--boot", "0"], "--since, --pattern and --boot require --query if --system is set"),
+    ],
+)
+def test_options_that_exclude_each_other_are_rejected(arguments, problem, capsys):
+    with pytest.raises(SystemExit) as exited:
+        main(["logs", *arguments])
+
+    assert exited.value.code == 2
+    assert problem in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("address", "expected"),
     [("h", "h:10250"), ("h:1", "h:1"), ("::1", "[::1]:10250"), ("[::1]", "[::1]:10250"), ("[::1]:5", "[::1]:5")],
 )

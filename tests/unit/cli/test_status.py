@@ -224,3 +224,24 @@ def test_watch_stops_on_interrupt(agent, monkeypatch):
     monkeypatch.setattr(status.time, "sleep", interrupted)
 
     assert main(["status", "--watch", "--interval", "5"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "capacity", "text"),
+    [
+        ("cpu", 4 * 10**9, "4 cores"),
+        ("pids", 4096, "4096"),
+        ("nodefs.inodes", 4096, "4096"),
+        ("memory", 999, "999 B"),
+        ("memory", 1000, "0.98 KiB"),
+        ("memory", 1 << 10, "1 KiB"),
+        ("memory", 4 << 30, "4 GiB"),
+        ("memory", 1000 << 20, "0.98 GiB"),
+    ],
+)
+def test_capacity_has_at_most_three_digits(name, capacity, text):
+    gauges = [GaugeLine(name=name, used=0, capacity=capacity)]
+
+    lines = rendered(msgspec.structs.replace(HEALTHY, gauges=gauges))
+
+    assert any(f" {text}" in line for line in lines), lines

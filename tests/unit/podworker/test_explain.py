@@ -462,6 +462,36 @@ async def test_terminating_pod_lists_running_containers(clock, tmp_path):
     assert "containers are still running" in found.cause
 
 
+async def test_blocked_pods_are_listed_first_and_finished_ones_last(clock, tmp_path):
+    class Policy:
+        @hookimpl
+        async def nodeagent_permit_pod(self, pod):
+            return Rejection("Closed", "not before noon") if pod.name == "c" else None
+
+        @hookimpl
+        async def nodeagent_admit_pod(self, pod):
+            if pod.name == "d":
+                await asyncio.Event().wait()
+
+    harness = ExplainerHarness(clock, tmp_path, Policy())
+    job = make_pod("b", restart_policy="Never")
+    async with living(harness):
+        await harness.publish(make_pod("a"), job, make_pod("c"), make_pod("d"))
+        harness.runtime.exit(harness.runtime.pod(job.uid).containers[0].id, 0)
+        await harness.cache.refresh(job.uid)
+        harness.workers.trigger_sync(job.uid)
+        await clock.advance(1)
+
+        lines = harness.explainer.lines()
+
+    assert [(line.name, line.blocked, line.ready, line.stage) for line in lines] == [
+        ("c", True, False, Stage.ADMIT),
+        ("d", False, False, Stage.ADMIT),
+        ("a", False, True, None),
+        ("b", False, False, None),
+    ]
+
+
 async def test_unknown_pod_names_pending_sources(clock, tmp_path):
     harness = ExplainerHarness(clock, tmp_path)
     async with living(harness):

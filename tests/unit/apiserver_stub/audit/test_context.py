@@ -17,6 +17,7 @@ from apiserver_stub.audit.context import Audit, AuditContext
 from apiserver_stub.audit.event import Event, ResponseStatus
 from apiserver_stub.audit.policy import read_policy
 from apiserver_stub.transport.rendered import Rendered
+from nodeagent.base import apiproto
 from nodeagent.base.identity import Identity
 
 POLICY = b"{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata}]}"
@@ -307,6 +308,16 @@ async def test_response_object_depends_on_the_level(policy: str, body: bytes, ex
     assert event["responseStatus"].get("reason") == ("NotFound" if body == STATUS else None)
 
 
+async def test_status_in_protobuf_is_recorded() -> None:
+    context = begin("level: Metadata")
+    names = context._audit.names
+    body = apiproto.encode(json.loads(STATUS), names.api_domain)
+
+    await context.responded(rendered(body, 404, names.protobuf))
+
+    assert recorded(context)["responseStatus"].get("reason") == "NotFound"
+
+
 async def test_plain_text_is_left_out_of_the_response() -> None:
     context = begin("level: RequestResponse")
 
@@ -315,7 +326,7 @@ async def test_plain_text_is_left_out_of_the_response() -> None:
     assert "responseObject" not in recorded(context)
 
 
-@pytest.mark.parametrize(("code", "reason"), [(404, "NotFound"), (200, None)])
+@pytest.mark.parametrize(("code", "reason"), [(404, "NotFound"), (400, "NotFound"), (200, None)])
 async def test_status_of_a_request_without_resource_is_recorded_only_for_errors(code: int, reason: str | None) -> None:
     context = begin("level: Metadata", "GET", "/version")
 

@@ -42,6 +42,28 @@ async def test_full_file_is_rotated_with_a_timestamp(tmp_path: Path) -> None:
     assert all(path.read_bytes() == LINE and path.stat().st_mode & 0o777 == 0o600 for path in tmp_path.iterdir())
 
 
+async def test_file_may_have_exactly_the_maximum_size(tmp_path: Path) -> None:
+    log, size = tmp_path / "audit.log", 1 << 20
+    file = LogFile(str(log), rotation=Rotation(max_mib=1), now=Calendar())
+
+    await write(file, b"a" * (size - 10), b"b" * 10)
+
+    assert [path.name for path in tmp_path.iterdir()] == ["audit.log"]
+    assert log.stat().st_size == size
+
+
+async def test_files_that_are_no_backups_are_kept(tmp_path: Path) -> None:
+    stamp = "2024-01-01T00-00-00.000"
+    others = {f"other-{stamp}.log", f"audit-{stamp}.txt", "audit-old.log", f"{stamp}.log"}
+    for name in others:
+        (tmp_path / name).touch()
+    rotation = Rotation(max_mib=1, max_age_days=1, max_backups=1)
+
+    await write(LogFile(str(tmp_path / "audit.log"), rotation=rotation, now=Calendar()), LINE, LINE)
+
+    assert others < {path.name for path in tmp_path.iterdir()}
+
+
 @pytest.mark.row("opt.audit-log-maxage")
 async def test_backups_beyond_the_maximum_age_are_deleted(tmp_path: Path) -> None:
     calendar, log = Calendar(), tmp_path / "audit.log"

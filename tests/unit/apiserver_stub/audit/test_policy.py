@@ -56,6 +56,8 @@ PODS = "/api/v1/namespaces/web/pods"
         ({"nonResourceURLs": ["/healthz"]}, "/healthz", True),
         ({"nonResourceURLs": ["/health*"]}, "/healthz", True),
         ({"nonResourceURLs": ["/livez"]}, "/healthz", False),
+        ({"nonResourceURLs": ["/health"]}, "/healthz", False),
+        ({"nonResourceURLs": ["/livez*"]}, "/healthz", False),
         ({"nonResourceURLs": ["*"]}, PODS, False),
     ],
 )

@@ -61,3 +61,12 @@ def test_invalid_token_key_is_reported_by_the_parent(tmp_path: Path) -> None:
 
     with pytest.raises(TlsError, match=r"service-account\.key: data does not contain a valid RSA or ECDSA private key"):
         KeyGeneration(options(tmp_path)).result()
+
+
+@pytest.mark.parametrize("configured", [True, False])
+def test_client_certificate_is_generated_unless_configured(tmp_path: Path, configured: bool) -> None:
+    names = ("--nodeagent-client-certificate=/c", "--nodeagent-client-key=/k") if configured else ()
+
+    KeyGeneration(options(tmp_path, *names)).result()
+
+    assert ("certs/nodeagent-client.crt" in contents(tmp_path)) is not configured

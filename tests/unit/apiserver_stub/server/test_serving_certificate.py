@@ -142,3 +142,15 @@ def test_unsupported_suites_are_logged_and_disable_old_versions(
     other = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     assert choose_ciphers(other, [name, "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"]) == [name]
     assert other.minimum_version is not ssl.TLSVersion.TLSv1_3
+
+
+@pytest.mark.parametrize(("disabled", "offered"), [("true", False), ("false", True)])
+def test_http2_is_offered_unless_disabled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disabled: str, offered: bool
+) -> None:
+    found: list[ssl.SSLContext] = []
+    monkeypatch.setattr("apiserver_stub.server.serving_certificate.offer_http2", found.append)
+
+    context = certificates(tmp_path, f"--disable-http2-serving={disabled}").context
+
+    assert found == ([context] if offered else [])

@@ -82,9 +82,13 @@ def test_object_without_annotation_gets_none() -> None:
         assert json.dumps(merged) == before
 
 
-def test_too_long_annotation_is_removed() -> None:
+@pytest.mark.parametrize(("excess", "kept"), [(0, True), (1, False)])
+def test_too_long_annotation_is_removed(excess: int, kept: bool) -> None:
+    fixed = config_map({}, "old")
+    last_applied.refresh(fixed, config_map({"a": ""}), Identity())
+    left = ANNOTATIONS_LIMIT_BYTES - len(ANNOTATION) - len(fixed["metadata"]["annotations"][ANNOTATION])
     merged = config_map({}, "old")
 
-    last_applied.refresh(merged, config_map({"a": "x" * ANNOTATIONS_LIMIT_BYTES}), Identity())
+    last_applied.refresh(merged, config_map({"a": "x" * (left + excess)}), Identity())
 
-    assert merged["metadata"]["annotations"] == {}
+    assert (ANNOTATION in merged["metadata"]["annotations"]) is kept

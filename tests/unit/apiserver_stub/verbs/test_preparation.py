@@ -18,7 +18,7 @@ from apiserver_stub.storage import Record
 from apiserver_stub.verbs.admission import AdmissionRequest
 from apiserver_stub.verbs.body import check_types
 from apiserver_stub.verbs.context import VerbContext, VerbSettings
-from apiserver_stub.verbs.preparation import DryRun, plan_update, prepare_new
+from apiserver_stub.verbs.preparation import DryRun, finished, plan_update, precondition_failed, prepare_new
 from nodeagent.base.identity import Identity
 from tests.unit.apiserver_stub.validation.pods import pod
 
@@ -113,3 +113,39 @@ async def test_embedded_metadata_has_a_null_creation_time_in_early_releases(limi
     assert metadata == ({"creationTimestamp": None} if shows_null else {})
     owned = done["metadata"].get("managedFields") or [{"fieldsV1": {}}]
     assert ("f:creationTimestamp" in str(owned[0]["fieldsV1"])) is shows_null
+
+
+@pytest.mark.parametrize(
+    ("metadata", "before", "removed"),
+    [
+        ({"deletionTimestamp": "t"}, ["x"], True),
+        ({"deletionTimestamp": "t", "deletionGracePeriodSeconds": 0}, ["x"], True),
+        ({"deletionTimestamp": "t", "deletionGracePeriodSeconds": 30}, ["x"], False),
+        ({"deletionTimestamp": "t", "finalizers": ["y"]}, ["x"], False),
+        ({"deletionTimestamp": "t"}, [], False),
+        ({}, ["x"], False),
+    ],
+)
+def test_write_removes_an_object_without_its_last_finalizer(
+    limits: Limits, metadata: dict[str, Any], before: list[str], removed: bool
+) -> None:
+    strategy = server(limits).registry.find("", "v1", "configmaps").strategy
+
+    assert finished(strategy, {"metadata": metadata}, {"metadata": {"finalizers": before}}) is removed
+
+
+@pytest.mark.parametrize(
+    ("group", "plural", "dry_run", "key"),
+    [
+        ("", "pods", "", "/registry/pods/a/b"),
+        ("", "services", "", "/registry/services/specs/a/b"),
+        ("", "pods", "dryRun=All", "/pods/a/b"),
+    ],
+)
+def test_failed_precondition_names_the_key(limits: Limits, group: str, plural: str, dry_run: str, key: str) -> None:
+    resource = server(limits).registry.find(group, "v1", plural)
+    sent = Request("PUT", request("update").info, Query(dry_run), {}, b"", User("u"), PLAIN, Identity())
+
+    error = precondition_failed(sent, resource, "a/b", "b", "UID", "x", "y")
+
+    assert f"Key: {key}, " in str(error)
