@@ -8,7 +8,8 @@ import zlib
 import pytest
 
 from nodeagent.contracts.claims import ClaimReference, PreparedDevice
-from nodeagent_plugins.claims.checkpoint import CheckpointDamaged, decode, encode
+from nodeagent_plugins.claims import checkpoint
+from nodeagent_plugins.claims.checkpoint import Checkpoint, CheckpointDamaged, decode, encode
 from nodeagent_plugins.claims.state import ClaimEntry, DriverEntry
 
 DEVICE = PreparedDevice("node-1", "gpu-0", ("one",), ("example.com/gpu=0",), None)
@@ -88,3 +89,13 @@ def test_claim_without_devices_of_a_driver_is_read():
 def test_damaged_file_is_reported(text):
     with pytest.raises(CheckpointDamaged):
         decode(text, "boot")
+
+
+@pytest.mark.parametrize(("over", "entries"), [(0, 1), (1, 0)])
+def test_file_that_is_too_large_is_moved_aside(tmp_path, monkeypatch, over, entries):
+    stored = Checkpoint(tmp_path, "boot")
+    stored.path.write_text(encode([ENTRY], "boot"))
+    monkeypatch.setattr(checkpoint, "_MAX_BYTES", stored.path.stat().st_size - over)
+
+    assert len(stored.read()) == entries
+    assert stored.path.exists() == (not over)

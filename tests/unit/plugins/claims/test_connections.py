@@ -64,10 +64,10 @@ async def test_failed_stream_is_opened_again(driver, changes, clock, caplog):
         await clock.advance(0)
         assert changes == [(GPU, {DEVICE})] * 2
         assert len(driver.streams) == number
+        assert caplog.text.count("Failed to watch health") == 1
         await clock.advance(HEALTH_RETRY_SECONDS)
 
     assert len(driver.streams) == 3
-    assert caplog.text.count("Failed to watch health") == 1
 
 
 async def test_driver_without_health_is_not_called_again(driver, changes, clock):
@@ -75,6 +75,16 @@ async def test_driver_without_health_is_not_called_again(driver, changes, clock)
     await clock.advance(10 * HEALTH_RETRY_SECONDS)
 
     assert (len(driver.streams), changes) == (1, [])
+
+
+async def test_health_is_not_watched_without_the_feature_gate(driver, drivers, clock):
+    loop = DriverConnections(drivers, HealthCache(clock), clock, lambda *_: None, has_health=False)
+    task = asyncio.create_task(loop.run())
+    await clock.advance(HEALTH_RETRY_SECONDS)
+
+    assert driver.streams == []
+    task.cancel()
+    await asyncio.wait([task])
 
 
 async def test_health_of_a_removed_driver_is_dropped(driver, drivers, changes, clock):

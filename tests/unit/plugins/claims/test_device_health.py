@@ -34,6 +34,26 @@ async def test_report_expires(health, clock):
     assert health.expired() == {}
 
 
+@pytest.mark.parametrize(("seconds", "expected"), [(9, "Healthy"), (10, "Unknown")])
+async def test_status_is_unknown_after_the_expiry(manager, api, clock, seconds, expected):
+    add_claim(api, "uid-web")
+    await manager.prepare_pod(pod := claim_pod())
+    manager.health_cache.update(GPU, [ReportedHealth(*DEVICE, "Healthy", timeout_seconds=10)])
+    await clock.advance(seconds)
+
+    (claim,) = manager.health(pod, pod.spec.containers[0])
+    assert [device.health for device in claim.devices] == [expected]
+
+
+async def test_longest_message_is_not_shortened(manager, api):
+    add_claim(api, "uid-web")
+    await manager.prepare_pod(pod := claim_pod())
+    manager.health_cache.update(GPU, [ReportedHealth(*DEVICE, "Unhealthy", "m" * 1024)])
+
+    (claim,) = manager.health(pod, pod.spec.containers[0])
+    assert [device.message for device in claim.devices] == ["m" * 1024]
+
+
 @pytest.mark.parametrize(("request_name", "suffix"), [("", ""), ("one", "/one")])
 async def test_status_of_a_container_names_claim_and_device(manager, api, request_name, suffix):
     add_claim(api, "uid-web")

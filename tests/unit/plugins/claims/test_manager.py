@@ -363,7 +363,8 @@ async def test_claim_of_extended_resources_is_used_by_its_container(manager, api
     mapping = {"containerName": "main", "resourceName": "example.com/gpu", "requestName": "one"}
     extended = {"resourceClaimName": "web-extended", "requestMappings": [mapping]}
     status = read_status(extendedResourceClaimStatus=extended)
-    containers = [make_container("main", resources={"requests": {"example.com/gpu": "1"}}), make_container("other")]
+    requests = {"requests": {"example.com/gpu": "1"}}
+    containers = [make_container(name, resources=requests) for name in ("main", "other")]
     pod = make_pod("web", containers=containers, status=status)
 
     await manager.prepare_pod(pod)
@@ -409,6 +410,14 @@ async def test_older_api_version_is_used_if_the_server_lacks_v1(manager, api, dr
     await manager.prepare_pod(claim_pod())
 
     assert driver.prepared == ["c-1"]
+
+
+async def test_missing_claim_is_read_in_one_version(manager, api):
+    for _ in range(2):
+        with pytest.raises(ClaimError, match="fetch ResourceClaim shared"):
+            await manager.prepare_pod(claim_pod())
+
+    assert len(api.made("get")) == 2
 
 
 async def test_standalone_node_rejects_claims(tmp_path, drivers):

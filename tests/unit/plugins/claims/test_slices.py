@@ -50,7 +50,8 @@ async def start(cleaner, api):
         task.cancel()
 
 
-async def test_slices_of_a_driver_that_does_not_register_are_deleted(api, clock, start):
+async def test_slices_of_a_driver_that_does_not_register_are_deleted(api, clock, start, caplog):
+    caplog.set_level("INFO")
     put(api, "old", "old.example.com")
     put(api, "registered")
     put(api, "other-node", "old.example.com", "node-2")
@@ -60,6 +61,7 @@ async def test_slices_of_a_driver_that_does_not_register_are_deleted(api, clock,
 
     await clock.advance(1)
     await eventually(lambda: names(api) == ["other-node", "registered"])
+    assert [vars(record)["driver"] for record in caplog.records if "Deleted" in record.message] == ["old.example.com"]
 
 
 async def test_invalid_driver_names_are_ignored(api, clock, start):
@@ -68,7 +70,7 @@ async def test_invalid_driver_names_are_ignored(api, clock, start):
     await start()
     await clock.advance(GRACE * 2)
 
-    assert not api.made("delete_collection")
+    assert not api.made("deletecollection")
 
 
 async def test_driver_that_returns_in_time_keeps_its_slices(api, clock, drivers, driver, start):

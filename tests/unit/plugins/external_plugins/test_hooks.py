@@ -13,12 +13,16 @@ import pytest
 
 from nodeagent.base.plugin_rpc import RpcError
 from nodeagent.base.pluginproto import plugin_v1_pb2 as api
+from nodeagent.base.release import NEWEST
+from nodeagent.config.features import build_gates
 from nodeagent.contracts.eviction import EvictionCandidate
 from nodeagent.contracts.pods import Rejection
 from nodeagent.contracts.runtime import ContainerConfig, Device, Mount
-from nodeagent.errors import PluginError, VolumeError
+from nodeagent.contracts.stats import MemoryStats, PodUsage
+from nodeagent.errors import ConfigError, PluginError, VolumeError
 from nodeagent.model.pod import FlexVolume, PodStatus, Volume
-from nodeagent.testing import FakeClock, make_container, make_pod
+from nodeagent.testing import FakeClock, make_container, make_context, make_pod
+from nodeagent_plugins.external_plugins import pod_source
 from nodeagent_plugins.external_plugins.admission import Admission
 from nodeagent_plugins.external_plugins.container_mutation import ContainerMutation
 from nodeagent_plugins.external_plugins.credentials import ExternalCredentials
@@ -26,7 +30,7 @@ from nodeagent_plugins.external_plugins.eviction import Eviction
 from nodeagent_plugins.external_plugins.hook_calls import HookCalls
 from nodeagent_plugins.external_plugins.node_report import NodeReporter
 from nodeagent_plugins.external_plugins.notifications import Notifications
-from nodeagent_plugins.external_plugins.pod_source import ExternalPodSource
+from nodeagent_plugins.external_plugins.pod_source import ExternalPodSource, PodSourceHooks
 from nodeagent_plugins.external_plugins.session import Session
 from nodeagent_plugins.external_plugins.volumes import ExternalVolumeKind
 from tests.unit.plugins.external_plugins.conftest import FakePlugin
@@ -81,6 +85,19 @@ async def test_eviction_order_of_the_plugin_is_used(plugin: FakePlugin, call: Ho
     ranked = await Eviction(call).nodeagent_rank_pods_for_eviction("memory.available", candidates)
 
     assert ranked == candidates[::-1]
+
+
+@pytest.mark.parametrize(
+    ("memory", "expected"), [(None, 0), (MemoryStats(0), 0), (MemoryStats(0, working_set_bytes=4096), 4096)]
+)
+async def test_memory_of_a_candidate_is_passed(
+    plugin: FakePlugin, call: HookCalls, memory: MemoryStats | None, expected: int
+) -> None:
+    plugin.responses["RankPods"] = api.RankPodsResponse()
+    candidate = EvictionCandidate(make_pod("a"), PodUsage("a", "default", "a", 0, memory=memory))
+
+    assert await Eviction(call).nodeagent_rank_pods_for_eviction("memory.available", [candidate]) is None
+    assert [each.memory_bytes for each in plugin.last("RankPods").candidates] == [expected]
 
 
 @pytest.mark.parametrize("uids", [["a"], ["a", "a"], ["a", "b", "c"]])
@@ -186,14 +203,15 @@ async def test_node_report_is_translated(plugin: FakePlugin, call: HookCalls) ->
         labels={"example.com/rack": "r1"},
         taints=[api.Taint(key="example.com/hot", effect="NoSchedule")],
         conditions=[api.NodeCondition(type="Hot", status=True, reason="TooHot", message="90 degrees")],
-        extended_resources={"example.com/gpu": "2"},
+        extended_resources={"example.com/gpu": "2", "example.com/nic": "0"},
         not_ready=["no license"],
     )
 
     report = await NodeReporter(call).nodeagent_report_node()
 
     assert report is not None
-    assert (report.capacity, report.allocatable) == ({"example.com/gpu": "2"}, {"example.com/gpu": "2"})
+    resources = {"example.com/gpu": "2", "example.com/nic": "0"}
+    assert (report.capacity, report.allocatable) == (resources, resources)
     assert report.labels == {"example.com/rack": "r1"}
     assert [(each.key, each.effect) for each in report.taints] == [("example.com/hot", "NoSchedule")]
     assert [(each.type, each.status) for each in report.conditions] == [("Hot", True)]
@@ -210,6 +228,8 @@ async def test_node_report_is_translated(plugin: FakePlugin, call: HookCalls) ->
         {"conditions": [api.NodeCondition(type="Ready", reason="Fine")]},
         {"extended_resources": {"cpu": "2"}},
         {"extended_resources": {"example.com/gpu": "1.5"}},
+        {"extended_resources": {"example.com/gpu": "-1"}},
+        {"conditions": [api.NodeCondition(type="Hot")]},
         {"extended_resources": {"example.com/gpu": "many"}},
     ],
 )
@@ -317,6 +337,44 @@ async def test_sets_of_the_pod_source_are_published(plugin: FakePlugin, connecte
 
     source = ExternalPodSource(connected, "node-1", clock)
     assert await _published(source, clock, lambda sets: len(sets) > 1) == [["web-node-1"], []]
+
+
+@pytest.mark.parametrize(("number", "permitted"), [(2, True), (3, False)])
+async def test_number_of_pods_is_limited(
+    plugin: FakePlugin,
+    connected: Session,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    permitted: bool,
+) -> None:
+    monkeypatch.setattr(pod_source, "_MAX_PODS", 2)
+    pods = [json.dumps({**POD, "metadata": {"name": f"web-{index}"}}).encode() for index in range(number)]
+    plugin.responses["WatchPods"] = lambda _request: [api.PodSet(pods=pods)]
+    source = ExternalPodSource(connected, "node-1", clock)
+
+    if permitted:
+        assert [len(found) async for found in source.sets()] == [number]
+    else:
+        with pytest.raises(PluginError, match="WatchPods returned 3 pods, more than 2"):
+            await anext(source.sets())
+
+
+@pytest.mark.parametrize("prevented", [True, False])
+async def test_static_pod_may_refer_to_objects_unless_the_gate_prevents_it(
+    plugin: FakePlugin, connected: Session, tmp_path: Path, prevented: bool
+) -> None:
+    spec = {**POD["spec"], "volumes": [{"name": "v", "configMap": {"name": "settings"}}]}
+    plugin.responses["WatchPods"] = lambda _request: [api.PodSet(pods=[json.dumps({**POD, "spec": spec}).encode()])]
+    gates = build_gates({"PreventStaticPodAPIReferences": prevented}, NEWEST)
+    (source,) = PodSourceHooks(connected).nodeagent_provide_pod_sources(make_context(tmp_path, gates=gates))
+    assert isinstance(source, ExternalPodSource)
+
+    if prevented:
+        with pytest.raises(ConfigError):
+            await anext(source.sets())
+    else:
+        assert len(await anext(source.sets())) == 1
 
 
 @pytest.mark.parametrize("content", [b"{", json.dumps({**POD, "kind": "Node"}).encode()])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -12,7 +13,9 @@ from nodeagent.pluginmanager import PluginManager
 from nodeagent.testing import FakeCgroups, load_plugin, make_context
 from nodeagent_plugins import external_plugins
 from nodeagent_plugins.external_plugins import registration
+from nodeagent_plugins.external_plugins.process import Executable
 from nodeagent_plugins.external_plugins.registration import socket_directory, socket_of
+from nodeagent_plugins.external_plugins.session import Session
 from nodeagent_plugins.external_plugins.settings import parse
 
 EXECUTABLE = {"command": ["/bin/shelf"]}
@@ -92,6 +95,78 @@ def test_executable_without_limits_is_logged(
 
     assert [result.plugin for result in loops] == ["shelf"]
     assert caplog.messages.count("Running out-of-process plugin without limits") == warned
+
+
+class Supervised(NamedTuple):
+    """Arguments for the supervision of an executable plugin."""
+
+    session: Session
+    make: Callable[[], Awaitable[Executable]]
+
+
+def supervised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plugins: Mapping[str, Any], cgroups: Any = None
+) -> tuple[dict[str, Supervised], Any]:
+    """Return the supervised executables by plugin name, and the context."""
+    found: dict[str, Supervised] = {}
+
+    def supervise(session: Session, make: Callable[[], Awaitable[Executable]], _clock: Any) -> object:
+        found[session.plugin.name] = Supervised(session, make)
+        return object()
+
+    monkeypatch.setattr(registration, "supervise_executable", supervise)
+    context = make_context(tmp_path, plugin_settings={"external_plugins": {"plugins": plugins}})
+    context.cgroups = cgroups
+    manager = load_plugin(external_plugins, name="external_plugins", context=context)
+    manager.provide_all("nodeagent_provide_background_loops", context=context, plugins=manager)
+    return found, context
+
+
+@pytest.mark.parametrize("user", [0, 1000])
+async def test_executables_without_a_user_get_different_ids_from_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: int
+) -> None:
+    monkeypatch.setattr(registration.os, "geteuid", lambda: user)
+    allocated: list[tuple[str, list[str]]] = []
+    monkeypatch.setattr(registration, "owner_of", lambda plugin, names: allocated.append((plugin.name, list(names))))
+    common = {"capabilities": ["admission"]}
+    plugins = {
+        "a": {**common, **EXECUTABLE},
+        "b": {**common, **EXECUTABLE},
+        "c": {**common, **EXECUTABLE, **({"user": "daemon"} if user == 0 else {})},
+        "d": {**common, **SOCKET},
+    }
+
+    found, _ = supervised(tmp_path, monkeypatch, plugins)
+    for each in found.values():
+        await each.make()
+
+    names = ["a", "b"]
+    assert allocated == ([("a", names), ("b", names), ("c", names)] if user == 0 else [])
+
+
+@pytest.mark.parametrize("limited", [True, False])
+async def test_executable_has_a_cgroup_where_supported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limited: bool
+) -> None:
+    cgroups: list[Any] = []
+    monkeypatch.setattr(registration, "Executable", lambda *arguments: cgroups.append(arguments[3]))
+    manager = Cgroups() if limited else object()
+    found, _ = supervised(tmp_path, monkeypatch, {"shelf": {"capabilities": ["admission"], **EXECUTABLE}}, manager)
+
+    await found["shelf"].make()
+
+    (cgroup,) = cgroups
+    assert (cgroup.manager is manager and cgroup.name.startswith("shelf_")) if limited else cgroup is None
+
+
+@pytest.mark.parametrize(("capability", "reports"), [("node_report", 1), ("admission", 0)])
+def test_node_is_reported_once_the_plugin_is_connected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capability: str, reports: int
+) -> None:
+    found, context = supervised(tmp_path, monkeypatch, {"shelf": {"capabilities": [capability], **EXECUTABLE}})
+
+    assert found["shelf"].session.on_connected.count(context.trigger_node_status) == reports
 
 
 @pytest.mark.parametrize(

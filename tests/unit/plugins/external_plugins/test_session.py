@@ -38,6 +38,8 @@ async def test_registration_passes_version_settings_and_granted_capabilities(
     [
         ({"name": "other"}, "has the name 'other' instead of 'shelf'"),
         ({"supported_versions": ["v2"]}, "no protocol version in common with the agent: the agent supports v1, "),
+        ({"supported_versions": []}, "the agent supports v1, the plugin none"),
+        ({"supported_versions": ["v2", "v3"]}, "the agent supports v1, the plugin v2, v3"),
         ({"capabilities": [api.ADMISSION]}, "does not provide the capabilities container_mutation, credentials, "),
     ],
 )
@@ -109,6 +111,41 @@ async def test_call_fails_immediately_while_the_plugin_is_down(session: Session,
         await session.call("nodeagent_admit_pod", ADMIT, api.AdmitPodRequest(), 5)
 
     assert failures == ["exited with code 3"]
+
+
+async def test_plugin_starts_until_it_is_connected_or_has_failed(session: Session) -> None:
+    assert session.is_starting
+    async with session.opened("/run/plugin.sock"):
+        assert not session.is_starting
+    assert session.is_starting
+
+    session.failed("exited with code 3")
+    assert not session.is_starting
+
+
+@pytest.mark.parametrize(("failed", "seconds"), [(False, 0), (True, 1)])
+async def test_connection_is_awaited(session: Session, clock: FakeClock, failed: bool, seconds: int) -> None:
+    waiting = asyncio.create_task(session.wait_connected())
+    await clock.settle()
+    if failed:
+        session.failed("exited with code 3")
+        await clock.settle()
+        session.starting()
+    async with session.opened("/run/plugin.sock"):
+        await clock.settle()
+        assert waiting.done() == (not failed)
+        await clock.advance(seconds)
+        assert waiting.done()
+
+
+@pytest.mark.parametrize("problem", ["", "exited with code 3"])
+async def test_stream_requires_a_connection(session: Session, problem: str) -> None:
+    if problem:
+        session.failed(problem)
+
+    with pytest.raises(PluginDisconnected, match=problem or "is not connected"):
+        async for _ in session.stream(ADMIT, api.AdmitPodRequest()):
+            pass
 
 
 async def test_call_fails_at_its_deadline_while_the_plugin_starts(session: Session, clock: FakeClock) -> None:

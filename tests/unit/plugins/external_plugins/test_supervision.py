@@ -62,6 +62,43 @@ async def test_failed_plugin_is_started_again_with_a_back_off(
     await asyncio.wait([task])
 
 
+async def test_repeated_failure_is_logged_once(
+    session: Session, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    attempts = Attempts(clock, "exited with code 1", "exited with code 1", "exited with code 2")
+    task = asyncio.create_task(Supervisor(session, attempts, Backoff(1, 1, jitter=0), clock).run())
+    for _ in range(20):
+        await clock.advance(0.5)
+
+    reasons = [vars(record)["err"] for record in caplog.records if record.message == "Out-of-process plugin failed"]
+    assert reasons == ["exited with code 1", "exited with code 2"]
+    task.cancel()
+    await asyncio.wait([task])
+
+
+@pytest.mark.parametrize(("seconds", "delay"), [(59.0, 8.0), (60.0, 1.0)])
+async def test_back_off_is_reset_after_a_stable_connection(
+    session: Session, clock: FakeClock, seconds: float, delay: float
+) -> None:
+    starts: list[float] = []
+    ends: list[float] = []
+
+    async def run_once() -> str:
+        starts.append(clock.now())
+        if len(starts) == 4:
+            await clock.sleep(seconds)
+        ends.append(clock.now())
+        return "the connection was lost"
+
+    task = asyncio.create_task(Supervisor(session, run_once, Backoff(1, 60, jitter=0), clock).run())
+    while len(starts) < 5:
+        await clock.advance(0.5)
+
+    assert (ends[3] - starts[3], starts[4] - ends[3]) == pytest.approx((seconds, delay))
+    task.cancel()
+    await asyncio.wait([task])
+
+
 async def test_calls_fail_with_the_reason_during_the_back_off(session: Session, clock: FakeClock) -> None:
     loop = Supervisor(session, Attempts(clock, "exited with code 1"), Backoff(10, 60), clock)
     task = asyncio.create_task(loop.run())
