@@ -240,7 +240,7 @@ def quote(value: object) -> str:
 
 def _quote_text(text: str) -> str:
     if text.isprintable():
-        escaped = text.replace("\\", "\\\\").replace('"', '\\"') if '"' in text or "\\" in text else text
+        escaped = text.replace("\\", "\\\\").replace('"', '\\"')
         return f'"{escaped}"'
     return f'"{"".join(map(_escape, text))}"'
 

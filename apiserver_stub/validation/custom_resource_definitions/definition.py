@@ -285,8 +285,8 @@ def _validate_root(schema: Object, field: str) -> Iterator[Cause]:
 
 def _is_invalid_set(schema: Object) -> bool:
     items = schema.get("items")
-    is_set = schema.get("x-kubernetes-list-type") == "set" and isinstance(items, dict)
-    return is_set and any(validate_set_items(items or {}, ""))
+    is_set = schema.get("x-kubernetes-list-type") == "set"
+    return is_set and isinstance(items, dict) and any(validate_set_items(items, ""))
 
 
 def _validate_unchanged(new: Object, old: Object) -> list[Cause]:
