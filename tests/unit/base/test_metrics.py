@@ -10,7 +10,17 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from nodeagent.base import metrics
-from nodeagent.base.metrics import Counter, Family, Gauge, Histogram, SampledGauge, exponential, expose, instruments
+from nodeagent.base.metrics import (
+    Counter,
+    Family,
+    Gauge,
+    Histogram,
+    SampledGauge,
+    exponential,
+    expose,
+    instruments,
+    label_text,
+)
 
 OPEN = "application/openmetrics-text; version=1.0.0"
 
@@ -140,3 +150,10 @@ def test_large_page_needs_a_multiple_of_its_size_only():
 
     assert len(body) > 1_000_000
     assert peak < 2.6 * len(body)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [("a", "a"), ("a\\b", "a\\\\b"), ('a"b', 'a\\"b'), ("a\nb", "a\\nb"), ("ä'", "ä'")]
+)
+def test_special_characters_of_labels_are_escaped(value, text):
+    assert label_text(("l", "m"), (value, "x")) == f'l="{text}",m="x"'

@@ -47,3 +47,8 @@ def test_node_version_is_a_known_one_of_the_release(server):
 def test_every_supported_release_has_a_version():
     for minor in range(OLDEST.minor, NEWEST.minor + 1):
         assert SelectedRelease(Release(1, minor)).patch_version.startswith(f"v1.{minor}.")
+
+
+@pytest.mark.parametrize("origin", list(ReleaseOrigin))
+def test_release_is_assumed_only_by_its_origin(origin):
+    assert SelectedRelease(OLDEST, origin).assumed is (origin is ReleaseOrigin.ASSUMED)

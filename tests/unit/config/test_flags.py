@@ -8,7 +8,7 @@ import pytest
 
 from nodeagent.base.duration import Duration
 from nodeagent.config.fields import all_fields
-from nodeagent.config.flags import field_flags, parse
+from nodeagent.config.flags import FlagParser, add_flags, field_flags, parse
 from nodeagent.config.load import load_configuration
 from nodeagent.contracts.configuration import MemoryReservation, Taint, VModuleItem
 from nodeagent.errors import ConfigError
@@ -282,3 +282,25 @@ def test_rule_violation_names_the_flag():
         config_of("--max-pods=-1")
 
     assert str(caught.value) == "--max-pods: maxPods: -1 must not be negative"
+
+
+def test_invalid_value_is_shown_except_for_headers():
+    def shown(flag):
+        [problem] = parse([flag]).problems
+        return problem.value
+
+    assert shown("--max-pods=many") == "many"
+    assert shown("--manifest-url-header=secret") is None
+
+
+def test_flags_of_fields_are_documented_apart_from_logging():
+    parser = FlagParser(prog="nodeagent")
+    add_flags(parser)
+
+    groups = {
+        group.title: {name for each in group._group_actions for name in each.option_strings}
+        for group in parser._action_groups
+    }
+
+    assert "--v" in groups["logging"] and "--v" not in groups["configuration fields"]
+    assert "--max-pods" in groups["configuration fields"] and "--max-pods" not in groups["logging"]

@@ -6,7 +6,12 @@ from pathlib import Path
 
 from nodeagent.config.features import build_gates
 from nodeagent.config.gate_table import LIFE_CYCLES
-from nodeagent.config.gate_usage import GATES_IN_USE, all_ineffective_settings, ineffective_settings
+from nodeagent.config.gate_usage import (
+    GATES_IN_USE,
+    all_ineffective_settings,
+    ineffective_settings,
+    reason_without_effect,
+)
 
 ROOT = Path(__file__).parents[3]
 
@@ -45,3 +50,10 @@ def test_all_ineffective_settings_exclude_gates_in_use():
 
     assert listed
     assert not {f"featureGates.{name}" for name in GATES_IN_USE} & set(listed)
+
+
+def test_reason_without_effect_is_that_of_the_gate():
+    assert reason_without_effect("NodeSwap") == ""
+    assert reason_without_effect("JobReadyPods") == "for kube-controller-manager"
+    assert reason_without_effect("PLEGOnDemandRelist") == "pods are listed on demand in every release"
+    assert reason_without_effect("Unknown") == "not implemented"

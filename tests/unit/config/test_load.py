@@ -6,7 +6,7 @@ import pytest
 
 from nodeagent.base.duration import Duration
 from nodeagent.config.codec import decode, encode
-from nodeagent.config.files import UnreadableFile
+from nodeagent.config.files import UnreadableFile, drop_ins, skipped_files
 from nodeagent.config.load import load_configuration, masked
 from nodeagent.contracts.configuration import LoggingConfiguration, NodeAgentConfiguration, TimeOrMetaDuration
 from nodeagent.errors import ConfigError
@@ -343,3 +343,14 @@ def test_flush_frequency_keeps_its_form(written, length, as_string):
     assert not problems
     assert logging.flush_frequency == TimeOrMetaDuration(duration=length, serialize_as_string=as_string)
     assert encode(logging)["flushFrequency"] == (str(length) if as_string else written)
+
+
+def test_files_without_the_suffix_of_drop_ins_are_listed(tmp_path):
+    for name in ("a.conf", "b.yaml", "sub/c", "sub/d.conf"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "e.conf").mkdir()
+
+    assert skipped_files(str(tmp_path)) == [f"{tmp_path}/b.yaml", f"{tmp_path}/sub/c"]
+    assert list(drop_ins(str(tmp_path))) == [f"{tmp_path}/a.conf", f"{tmp_path}/sub/d.conf"]

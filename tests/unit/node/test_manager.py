@@ -132,6 +132,20 @@ async def test_registration_is_retried_until_the_server_responds(
         assert condition(api, "Ready")["status"] == "True"
 
 
+async def test_failed_registration_is_logged_once(
+    make_node: Any, api: FakeApi, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    api.outage = True
+
+    async with make_node().running():
+        await clock.advance(30)
+        api.outage = False
+        await clock.advance(30)
+
+    assert caplog.messages.count("Unable to register node with API server") == 1
+    assert condition(api, "Ready")["status"] == "True"
+
+
 # --- status ---------------------------------------------------------------------------------------------------
 
 
@@ -522,6 +536,34 @@ async def test_node_that_starts_as_not_ready_is_not_logged(
 
     assert "Node became not ready" not in caplog.messages
     assert "Fast updating node status as it just became ready" not in caplog.messages
+
+
+async def test_failed_status_updates_are_logged_once(
+    make_node: Any, api: FakeApi, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "nodeagent.node.reporter")
+    failed, recovered = "Error updating node status, will retry", "Node status updates recovered"
+    async with make_node(node_status_report_frequency=seconds(10)).running() as manager:
+        await clock.advance(2)
+        assert manager.report_problem == ""
+        api.fail("patch", ApiUnavailable("no answer"), times=2)
+        await clock.advance(25)
+        assert manager.report_problem == "no answer"
+        await clock.advance(30)
+
+        assert manager.report_problem == ""
+    assert [message for message in caplog.messages if message in (failed, recovered)] == [failed, recovered]
+
+
+async def test_node_is_that_of_the_api_once_it_was_read(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+    node = make_node()
+    assert node.manager.node is None
+
+    async with node.running() as manager:
+        await clock.advance(2)
+
+        assert manager.node is not None and manager.node["metadata"]["uid"] == node_of(api)["metadata"]["uid"]
+        assert manager.owner_reference().uid == node_of(api)["metadata"]["uid"]
 
 
 # --- standalone -----------------------------------------------------------------------------------------------
