@@ -92,6 +92,7 @@ class Daemon:
         except Exception:
             if not any((root / "sandboxes").glob("*")):
                 passable_root.release(root)
+            self._lock.close()
             raise
         self._helpers = ForkServer(root)
         self._sandboxes = Sandboxes(

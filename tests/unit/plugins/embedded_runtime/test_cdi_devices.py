@@ -67,6 +67,27 @@ def test_fully_specified_device_needs_none_on_the_host() -> None:
     assert spec["linux"]["resources"]["devices"][-1]["access"] == "r"
 
 
+@pytest.mark.parametrize(
+    ("node", "numbers"),
+    [
+        (DeviceNode("/dev/null", major=9, minor=8), (9, 8)),
+        (DeviceNode("/dev/null", type="c"), (1, 3)),
+    ],
+)
+def test_specified_numbers_take_precedence_over_those_of_the_host(node: DeviceNode, numbers: tuple[int, int]) -> None:
+    (device,) = spec_with(ContainerEdits(device_nodes=(node,)))["linux"]["devices"]
+
+    assert (device["major"], device["minor"]) == numbers
+
+
+def test_specified_mode_takes_precedence_over_that_of_the_host() -> None:
+    node = DeviceNode("/dev/null", file_mode=0o640)
+
+    (device,) = spec_with(ContainerEdits(device_nodes=(node,)))["linux"]["devices"]
+
+    assert device["fileMode"] == 0o640
+
+
 def test_device_replaces_that_of_the_container_at_its_path() -> None:
     devices = [cri.Device(container_path="/dev/x", host_path="/dev/zero")]
 

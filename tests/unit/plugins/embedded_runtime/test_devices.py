@@ -1,6 +1,7 @@
 """Tests for the device nodes of containers."""
 
 import os
+import stat
 
 import msgspec
 import pytest
@@ -10,6 +11,7 @@ from nodeagent_plugins.embedded_runtime import devices
 from nodeagent_plugins.embedded_runtime.devices import DeviceNode, DeviceSetup, add_devices
 from nodeagent_plugins.embedded_runtime.errors import InvalidArgument
 from nodeagent_plugins.embedded_runtime.host import Host
+from nodeagent_plugins.embedded_runtime.id_mappings import IdMappings
 
 HOST = Host(frozenset(), remapped=False, cgroup_version=2, oom_score_adj=0)
 NULL = {"allow": True, "type": "c", "major": 1, "minor": 3}
@@ -103,3 +105,19 @@ def test_directory_is_searched_for_devices(tmp_path):
     assert devices.Path("/dev/null") in found
     assert {path.name for path in found}.isdisjoint({"ptmx", "console", "fd", "stdin"})
     assert not any(path.is_relative_to("/dev/pts") for path in found)
+
+
+def test_device_of_a_user_namespace_is_created_with_its_owner(tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr(devices.os, "mknod", lambda path, mode, numbers: (path.touch(), made.append((mode, numbers))))
+    monkeypatch.setattr(devices.os, "chown", lambda path, *owner: made.append(owner))
+    mapping = cri.IDMapping(host_id=65536, container_id=0, length=65536)
+    setup = DeviceSetup(HOST, IdMappings((mapping,), (mapping,)), tmp_path)
+    changed = spec()
+
+    for _ in range(2):
+        setup.add(changed, DeviceNode("/dev/x", "/dev/null", "c", 1, 3, 0o640, uid=5, gid=6))
+
+    assert made == [(stat.S_IFCHR | 0o640, os.makedev(1, 3)), (65541, 65542)] * 2
+    assert changed["mounts"][-1]["source"] == str(tmp_path / "devices" / "1")
+    assert stat.S_IMODE((tmp_path / "devices" / "1").stat().st_mode) == 0o640

@@ -189,3 +189,60 @@ async def test_only_a_bridge_of_the_runtime_is_removed(tools: list[str], monkeyp
     await bridge.remove()
     assert tools[2] == "ip link delete br0\n"
     assert "delete table ip nodeagent_br0\n" in tools[3]
+
+
+async def test_bridge_is_created_unless_it_exists(tools: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    module = "nodeagent_plugins.embedded_runtime.network"
+    for exists, commands in ((True, 0), (False, 1)):
+        tools.clear()
+        monkeypatch.setattr(f"{module}._is_device", lambda name, exists=exists: exists)
+        monkeypatch.setattr(f"{module}.Path.write_text", lambda *_: 0)
+        await BridgeNetwork("br0", "10.0.0.0/24").prepare()
+
+        assert sum("link add br0 type bridge" in text for text in tools) == commands
+        assert any("raw iifname br0 ip saddr 127.0.0.0/8 drop" in text for text in tools)
+
+
+@pytest.mark.parametrize(("mode", "warned"), [("promiscuous-bridge", True), ("hairpin-veth", False)])
+async def test_node_without_nft_has_no_masquerading(
+    tools: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, mode: str, warned: bool
+) -> None:
+    module = "nodeagent_plugins.embedded_runtime.network"
+    monkeypatch.setattr(f"{module}.find_executable", lambda name: "" if name == "nft" else name)
+    monkeypatch.setattr(f"{module}.Path.write_text", lambda *_: 0)
+
+    await BridgeNetwork("br0", "10.0.0.0/24", mode).prepare()
+
+    messages = ["Packets between pods may arrive twice"] if warned else []
+    assert caplog.messages == [*messages, "Failed to set up masquerading, no external traffic from pods"]
+    assert {vars(record)["err"] for record in caplog.records} == {vars(caplog.records[-1])["err"]}
+    assert not any(text.startswith("nft") for text in tools)
+
+
+@pytest.mark.parametrize("removed", [True, False])
+async def test_hairpin_mode_is_set_again_if_a_pod_was_removed(
+    tools: list[str], monkeypatch: pytest.MonkeyPatch, removed: bool
+) -> None:
+    ports = ["na0000000000a", "na0000000000b"]
+    attempts: list[str] = []
+
+    async def run(command: Sequence[str], attempt: str, *, given: str = "", timeout_seconds: float = 60.0) -> str:
+        if "master" in command:
+            return "".join(f"3: {port}@if2: <UP>\n" for port in ports)
+        if "bridge_slave" in given:
+            attempts.append(given)
+            if len(attempts) == 1 or not removed:
+                del ports[1 if removed else 2 :]
+                raise CallError("Cannot find device")
+        return "2: br0: <UP> link/ether 0a:58:00:00:00:01 brd ff:ff\n"
+
+    monkeypatch.setattr("nodeagent_plugins.embedded_runtime.network.commands.run", run)
+    bridge = PreparedNetwork("br0", "10.0.0.0/24")
+
+    if removed:
+        await bridge.set_hairpin_mode("hairpin-veth")
+        assert [text.count("bridge_slave") for text in attempts] == [2, 1]
+    else:
+        with pytest.raises(CallError, match="Cannot find device"):
+            await bridge.set_hairpin_mode("hairpin-veth")
+        assert len(attempts) == 1

@@ -66,9 +66,12 @@ async def test_runtime_starts_with_the_configured_hairpin_mode(tmp_path, supervi
     await context.tasks.close()
 
 
-async def test_endpoint_that_is_not_a_socket_is_rejected(tmp_path, supervised):
-    with pytest.raises(ConfigError, match="containerRuntimeEndpoint"):
-        configure(tmp_path, {"enabled": True}, endpoint="tcp://127.0.0.1:1")
+@pytest.mark.parametrize(("endpoint", "value"), [("tcp://127.0.0.1:1", "tcp://127.0.0.1:1"), ("", None)])
+async def test_endpoint_that_is_not_a_socket_is_rejected(tmp_path, supervised, endpoint, value):
+    with pytest.raises(ConfigError, match="containerRuntimeEndpoint") as caught:
+        configure(tmp_path, {"enabled": True}, endpoint=endpoint)
+
+    assert [problem.value for problem in caught.value.problems] == [value]
 
 
 @pytest.mark.parametrize("wrong", [{"enabled": "yes"}, {"runner": "docker"}, {"bridge": "a b"}, {"extra": 1}])

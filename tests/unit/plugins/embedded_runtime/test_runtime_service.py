@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from nodeagent.base.criproto import api_pb2 as cri
+from nodeagent_plugins.embedded_runtime import runtime_service
 from nodeagent_plugins.embedded_runtime.cgroups import Usage
 from nodeagent_plugins.embedded_runtime.errors import FailedPrecondition, NotFound
 from nodeagent_plugins.embedded_runtime.network import HostNetwork
@@ -108,7 +109,9 @@ async def test_containers_are_listed_by_id_sandbox_labels_and_state(service):
         assert [item.id for item in found.containers] == expected, fields
 
 
-async def test_stats_are_those_of_running_containers_and_ready_sandboxes(service):
+async def test_stats_are_those_of_running_containers_and_ready_sandboxes(service, monkeypatch):
+    interfaces = {"eth0": (1, 2, 3, 4)}
+    monkeypatch.setattr(runtime_service, "read_interfaces", lambda pid: interfaces if pid == os.getpid() else {})
     for fields, expected in [
         ({}, ["c1"]),
         ({"id": "c2"}, []),
@@ -126,7 +129,16 @@ async def test_stats_are_those_of_running_containers_and_ready_sandboxes(service
     stats = (await service.pod_sandbox_stats(cri.PodSandboxStatsRequest(pod_sandbox_id="s1"))).stats
     assert [each.attributes.id for each in stats.linux.containers] == ["c1"]
     assert stats.linux.process.process_count.value == 1
+    assert stats.linux.network.default_interface.name == "eth0"
     assert (await service.container_stats(cri.ContainerStatsRequest(container_id="c3"))).stats.attributes.id == "c3"
+
+
+async def test_sandbox_without_a_network_namespace_has_no_network_stats(service, monkeypatch):
+    monkeypatch.setattr(runtime_service, "read_interfaces", lambda pid: {"eth0": (1, 2, 3, 4)})
+    service._sandboxes.records.get("s1").namespaces.clear()
+    for name in ("s1", "s2"):
+        request = cri.PodSandboxStatsRequest(pod_sandbox_id=name)
+        assert not (await service.pod_sandbox_stats(request)).stats.linux.network.default_interface.name
 
 
 async def test_details_are_returned_for_verbose_requests(service):

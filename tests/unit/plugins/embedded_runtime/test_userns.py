@@ -164,6 +164,20 @@ def test_first_range_of_the_user_is_mapped(
     assert system.mapped() == ({} if calls else own)
 
 
+@pytest.mark.parametrize(
+    ("kind", "files"),
+    [("uid", {"gid_map": f"0 {ID} 1", "setgroups": "deny"}), ("gid", {"uid_map": f"0 {ID} 1"})],
+)
+def test_groups_are_denied_only_with_a_single_mapped_group(
+    system: System, tmp_path: Path, kind: str, files: dict[str, str]
+) -> None:
+    (system.root / "etc" / f"sub{kind}").write_text("agent:100000:65536")
+
+    become_root(tmp_path)
+
+    assert system.mapped() == files
+
+
 @pytest.mark.parametrize(("executables", "exit_code"), [(set(), 0), ({"newuidmap", "newgidmap"}, 1)])
 def test_only_the_own_user_is_mapped_if_the_range_cannot_be(
     system: System, tmp_path: Path, executables: set[str], exit_code: int
