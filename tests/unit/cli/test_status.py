@@ -245,3 +245,17 @@ def test_capacity_has_at_most_three_digits(name, capacity, text):
     lines = rendered(msgspec.structs.replace(HEALTHY, gauges=gauges))
 
     assert any(f" {text}" in line for line in lines), lines
+
+
+@pytest.mark.parametrize(
+    ("used", "color"), [(75, "green"), (76, "yellow"), (90, "yellow"), (91, "red"), (150, "red"), (0, "green")]
+)
+def test_color_of_a_gauge_follows_its_share(used, color):
+    gauges = [GaugeLine(name="pids", used=used, capacity=100)]
+    output = io.StringIO()
+    console = Console(file=output, force_terminal=True, color_system="standard", width=80)
+
+    console.print(*status._gauges(gauges, 80))
+
+    codes = {"green": "\x1b[32m", "yellow": "\x1b[33m", "red": "\x1b[31m"}
+    assert {name for name, code in codes.items() if code in output.getvalue()} == {color}

@@ -40,3 +40,24 @@ def test_json_contains_all_fields(report: list[object], capsys: pytest.CaptureFi
     assert main(["volumes", "-o", "json"]) == 0
     volume = json.loads(capsys.readouterr().out)["volumes"][0]
     assert (volume["podUID"], volume["claim"], volume["usedBytes"], volume["retrySeconds"]) == ("u", "data", 3 << 20, 4)
+
+
+@pytest.mark.parametrize(
+    ("line", "cells"),
+    [
+        (VolumeLine(), ["-", "-", "-", "-", "-", "-", "-"]),
+        (VolumeLine(pod_uid="u", name="pv", state="Mounted"), ["u", "pv", "-", "-", "Mounted", "-", "-", "-", "-"]),
+        (
+            VolumeLine(namespace="a", pod="p", volume="v", name="pv", claim="c", driver="d", state="s", owner="o"),
+            ["a/p", "v", "c", "d", "s", "-", "-", "o", "-"],
+        ),
+    ],
+)
+def test_missing_fields_are_dashes(
+    line: VolumeLine, cells: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(local_client, "query", lambda *_: VolumesReport("node-1", [line]))
+
+    assert main(["volumes"]) == 0
+
+    assert capsys.readouterr().out.splitlines()[-1].split() == cells

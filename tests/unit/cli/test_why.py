@@ -134,3 +134,27 @@ def test_invalid_pod_name_exits_with_2(subject, capsys):
 
     assert exited.value.code == 2
     assert "must be pod/NAMESPACE/NAME" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("blocked", "seconds", "text"),
+    [
+        (True, 14.4, "Next retry: in 14 s"),
+        (True, 1.0, "Next retry: in 1 s"),
+        (True, 0.4, "Next retry: now"),
+        (True, None, None),
+        (False, 14.4, "Next retry: in 14 s"),
+        (False, 1.0, "Next retry: in 1 s"),
+        (False, 0.4, None),
+    ],
+)
+def test_next_retry_of_a_stage_in_progress_is_shown_if_it_is_not_now(blocked, seconds, text):
+    pod = msgspec.structs.replace(BLOCKED, blocked=blocked, next_try_seconds=seconds)
+
+    assert [line for line in lines(pod, AT) if line.startswith("Next retry")] == ([text] if text else [])
+
+
+def test_only_the_blocking_stage_refers_to_the_cause_below():
+    assert [line.endswith("see below") for line in lines(BLOCKED, AT)[2:4]] == [False, True]
+    working = msgspec.structs.replace(BLOCKED, blocked=False)
+    assert not any(line.endswith("see below") for line in lines(working, AT))

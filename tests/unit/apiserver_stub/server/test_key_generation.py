@@ -70,3 +70,15 @@ def test_client_certificate_is_generated_unless_configured(tmp_path: Path, confi
     KeyGeneration(options(tmp_path, *names)).result()
 
     assert ("certs/nodeagent-client.crt" in contents(tmp_path)) is not configured
+
+
+@pytest.mark.parametrize("missing", ["ca.crt", "ca.key"])
+def test_incomplete_ca_is_generated_again(tmp_path: Path, missing: str) -> None:
+    authority = KeyGeneration(options(tmp_path)).result()
+    before = authority.read_bytes()
+    (tmp_path / "data/certs" / missing).unlink()
+
+    assert KeyGeneration(options(tmp_path)).result() == authority
+
+    assert authority.read_bytes() != before
+    assert authority.read_bytes() in (tmp_path / "data/certs/apiserver.crt").read_bytes()

@@ -119,3 +119,23 @@ async def test_socket_without_profiles_of_the_server_has_contention(tmp_path: Pa
 async def test_url_has_the_advertised_address(tmp_path: Path, address: str, host: str) -> None:
     async with started(tmp_path, f"--bind-address={address}") as running:
         assert running.url.startswith(f"https://{host}:")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        ([], set()),
+        (["--cors-allowed-origins=//example[.]com$"], {"Access-Control-Allow-Origin"}),
+        (["--strict-transport-security-directives=max-age=9"], {"Strict-Transport-Security"}),
+    ],
+)
+async def test_headers_of_responses_are_configured(tmp_path: Path, arguments: list[str], found: set[str]) -> None:
+    async with started(tmp_path, *arguments) as running:
+        context = ssl.create_default_context(cafile=running.ca_file)
+        async with (
+            aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session,
+            session.get(f"{running.url}/version", headers={"Origin": "https://example.com"}) as response,
+        ):
+            names = set(response.headers)
+
+    assert names & {"Access-Control-Allow-Origin", "Strict-Transport-Security"} == found

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -144,3 +146,36 @@ async def test_tasks_depend_on_intervals_and_encryption(
     start_storage_tasks(options, storage, build_registry(options), StoreMonitor(storage.store), tasks)
 
     assert tasks.names == names
+
+
+@pytest.mark.parametrize(
+    ("urls", "opened"),
+    [
+        ("http://h:2379,https://h:2380", {("h", 2379), ("h", 2380)}),
+        ("unix:///run/etcd.sock", set()),
+    ],
+)
+async def test_servers_are_reached_through_the_configured_egress(
+    build: Build, monkeypatch: pytest.MonkeyPatch, urls: str, opened: set[tuple[str, int]]
+) -> None:
+    found: set[tuple[str, int]] = set()
+
+    class Sockets:
+        def __init__(self, dialer: object) -> None:
+            pass
+
+        async def open(self, host: str, port: int) -> Path:
+            found.add((host, port))
+            return Path("/socket")
+
+        async def close(self) -> None:
+            found.clear()
+
+    monkeypatch.setattr("apiserver_stub.egress.local_sockets.LocalSockets", Sockets)
+    options = parse([f"--etcd-servers={urls}"])
+    egress: Any = SimpleNamespace(etcd=object())
+    async with AsyncExitStack() as stack:
+        await build_storage(options, build_registry(options), egress, stack)
+
+        assert found == opened
+    assert not found
