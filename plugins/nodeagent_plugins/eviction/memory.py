@@ -27,7 +27,7 @@ SHORTEST_POLL_SECONDS = 0.25
 CLOSE_POLL_SECONDS = 0.75
 """Interval at which a threshold could be met before the next poll; ensures a pass within a second of that."""
 LONGEST_POLL_SECONDS = 5.0
-FASTEST_USE = (4 << 30) * max(2, os.cpu_count() or 1)
+FASTEST_USE_PER_CPU = 4 << 30
 """Maximum expected allocation rate in bytes per second; memory is polled less often while there is more left."""
 REPEAT_SECONDS = 1.0
 """Interval of the reports about a threshold that remains met."""
@@ -151,6 +151,7 @@ class MemoryWatch:
         self._thresholds = [each for each in thresholds if each.signal in sources]
         self._sources, self._clock, self._crossed, self._kernel = sources, clock, crossed, kernel
         self._failing: set[tuple[Signal, bool]] = set()
+        self._fastest_use = FASTEST_USE_PER_CPU * max(2, os.cpu_count() or 1)
 
     @property
     def needed(self) -> bool:
@@ -182,9 +183,10 @@ class MemoryWatch:
         while True:
             await self._clock.sleep(pause)
             left = [_left(each, reading) for each, reading in self._readings(hard, glance=True)]
-            if min(left, default=0) < CLOSE_POLL_SECONDS * FASTEST_USE:
+            if min(left, default=0) < CLOSE_POLL_SECONDS * self._fastest_use:
                 left = [_left(each, reading) for each, reading in self._readings(hard)]
-            pause = _pause(min(left, default=0))
+            seconds = min(left, default=0) / self._fastest_use
+            pause = min(LONGEST_POLL_SECONDS, max(SHORTEST_POLL_SECONDS, seconds))
             if min(left, default=0) >= 0:
                 reported = float("-inf")
             elif self._clock.now() - reported >= REPEAT_SECONDS:
@@ -227,11 +229,6 @@ class MemoryWatch:
             else:
                 self._failing.discard((signal, glance))
         return found
-
-
-def _pause(left: int) -> float:
-    """Return the time in which *left* bytes can be used at the earliest, within the limits of the interval."""
-    return min(LONGEST_POLL_SECONDS, max(SHORTEST_POLL_SECONDS, left / FASTEST_USE))
 
 
 def _left(threshold: Threshold, reading: MemoryReading) -> int:
