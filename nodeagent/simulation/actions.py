@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections import Counter
 from contextvars import Context
 from functools import partial
@@ -13,20 +14,23 @@ from nodeagent.errors import UncertainVolumeError, VolumeError
 from nodeagent.simulation.amounts import cpu_limit
 from nodeagent.simulation.apiserver import CONFIG_MAPS, PODS, Rejection
 from nodeagent.simulation.config_volumes import config_data
+from nodeagent.simulation.evictions import CRITICAL_PRIORITY
 from nodeagent.simulation.invariants import Invariants
 from nodeagent.simulation.node import MAX_PIDS, NAMESPACE, Node
 from nodeagent.simulation.pods import make_debugger, make_pod
+from nodeagent.simulation.pressure import MIB
 from nodeagent.simulation.runtime import Container
 
 _DEBUGGERS = 2
 """Largest number of ephemeral containers of a pod."""
+_PRIORITIES = (0, 0, 10, 1000)
 
 
 class Actions:
     """Executes steps; the effect of a step that does not apply, such as the deletion of a missing pod, is none."""
 
-    def __init__(self, node: Node, invariants: Invariants) -> None:
-        self._node, self._invariants = node, invariants
+    def __init__(self, seed: object, node: Node, invariants: Invariants) -> None:
+        self._seed, self._node, self._invariants = seed, node, invariants
         self._pods = 0
         self.executed: Counter[str] = Counter()
 
@@ -48,6 +52,8 @@ class Actions:
         node.runtime_latency.factor = 1.0
         node.driver.recover()
         node.host.press(pids=0)
+        node.memory.recover()
+        self._invariants.observe_pressure()
         node.runtime.report_truly()
         node.logind.down = False
         node.disk.full = node.unruly.raises = node.unruly.hangs = False
@@ -60,7 +66,12 @@ class Actions:
         self._pods += 1
         if not self._node.is_latest:
             shape.pop("rule", None)
-        pod = make_pod(name, f"{name}-{self._pods:04d}", **shape)
+        uid = f"{name}-{self._pods:04d}"
+        if self._node.has_pressure:
+            # Critical pods have no time to end in a shutdown.
+            priorities = _PRIORITIES if self._node.shuts_down else (*_PRIORITIES, CRITICAL_PRIORITY)
+            shape["priority"] = random.Random(f"{self._seed}/priority/{uid}").choice(priorities)
+        pod = make_pod(name, uid, **shape)
         try:
             self._node.server.create(PODS, pod, NAMESPACE)
         except Rejection:
@@ -360,7 +371,25 @@ class Actions:
         host, now = self._node.host, self._node.loop.time()
         host.press(pids=MAX_PIDS)
         self._invariants.pressures.append((now, now + seconds))
-        self._after(seconds, lambda: host.press(pids=0))
+        self._invariants.observe_pressure()
+
+        def recover() -> None:
+            host.press(pids=0)
+            self._invariants.observe_pressure()
+
+        self._after(seconds, recover)
+
+    def use_memory(self, available: int, seconds: float) -> None:
+        """Use memory in other processes until only *available* MiB remain, for some time."""
+        node, invariants = self._node, self._invariants
+        node.memory.leave(available * MIB)
+        invariants.observe_pressure()
+
+        def recover() -> None:
+            node.memory.recover()
+            invariants.observe_pressure()
+
+        self._after(seconds, recover)
 
     def disturb_plugin(self, hangs: bool, seconds: float) -> None:
         name, plugin = "hangs" if hangs else "raises", self._node.unruly

@@ -8,9 +8,10 @@ from typing import Any
 
 from nodeagent.simulation.amounts import quota
 from nodeagent.simulation.api_objects import FINISHED, container_statuses, read_time, static_uid
-from nodeagent.simulation.apiserver import PODS, Change
+from nodeagent.simulation.apiserver import NODES, PODS, Change
 from nodeagent.simulation.config_volumes import MOUNT_PATH, is_complete, read_files
 from nodeagent.simulation.container_order import ContainerOrder
+from nodeagent.simulation.evictions import Evictions
 from nodeagent.simulation.logind import DELAY_SECONDS
 from nodeagent.simulation.node import CPUS, SHUTDOWN_SECONDS, Node
 from nodeagent.simulation.pods import RULE_CODE
@@ -61,6 +62,7 @@ class Invariants(Observer, Receiver):
         self._outcomes: dict[tuple[str, str], list[int]] = {}
         self._order = ContainerOrder(node.runtime.running)
         self._reported, self._rate = ReportedStatus(), RestartRate()
+        self._evictions = Evictions(node, self._verify, self.delays) if node.has_pressure else None
         node.runtime.observer = self
         node.server.changed = self._changed
         node.network.receiver = self
@@ -101,7 +103,10 @@ class Invariants(Observer, Receiver):
             uid, what = container.sandbox.uid, f"container {container.name}"
         else:
             if name == "StopContainer":
-                self._verify_stop(self._node.runtime.containers.get(request.container_id))
+                container = self._node.runtime.containers.get(request.container_id)
+                self._verify_stop(container)
+                if self._evictions is not None and container is not None:
+                    self._evictions.verify_stop(container.sandbox.uid, request.timeout)
             return
         gone = self._informed.get(uid)
         late = gone is not None and self._node.loop.time() - gone > INFORMED_SECONDS
@@ -126,6 +131,7 @@ class Invariants(Observer, Receiver):
 
     def started(self, container: Container) -> None:
         uid, name = container.sandbox.uid, container.name
+        self.observe_pressure()
         same = [c.id for c in self._node.runtime.running() if (c.sandbox.uid, c.name) == (uid, name)]
         self._verify(len(same) == 1, f"container {name} of pod {uid} runs more than once: {same}")
         for device in _devices(container):
@@ -162,6 +168,21 @@ class Invariants(Observer, Receiver):
         if policy == "OnFailure":
             self._verify(0 not in codes, f"container {name} of pod {uid} is restarted although it succeeded")
 
+    def observe_pressure(self) -> None:
+        """Record the pressure of the node."""
+        if self._evictions is not None:
+            self._evictions.observe()
+
+    def verify_pressure(self) -> None:
+        """Verify that the pressure of the node is reported."""
+        if self._evictions is not None:
+            self._evictions.verify_reported()
+
+    def verify_evicted(self) -> None:
+        """Verify that evicted pods have ended."""
+        if self._evictions is not None:
+            self._evictions.verify_ended()
+
     def verify_limits(self) -> None:
         """Verify that the CPU limits of the running containers, which are their requests, fit on the node."""
         running = [each for each in self._node.runtime.running() if each.sandbox.uid not in self.forced]
@@ -190,6 +211,7 @@ class Invariants(Observer, Receiver):
     def ended(self, container: Container, cause: str) -> None:
         uid, name = container.sandbox.uid, container.name
         self._order.ended(container)
+        self.observe_pressure()
         hooked = container.hook_requested_at is not None
         if cause in ("exit", "power") and container.signaled_at is None and not hooked:
             # Stopped containers may be started again because the pod was changed, or a probe failed.
@@ -230,6 +252,8 @@ class Invariants(Observer, Receiver):
     # --- API server -------------------------------------------------------------------------------------------
 
     def _changed(self, change: Change) -> None:
+        if change.collection == NODES and self._evictions is not None:
+            self._evictions.verify_node(change.before, change.object)
         if change.collection != PODS:
             return
         pod = change.object
@@ -239,6 +263,8 @@ class Invariants(Observer, Receiver):
         if change.type == "ADDED" and not mirror:
             self._policies[uid] = spec["restartPolicy"]
             self._order.added(uid, spec)
+            if self._evictions is not None:
+                self._evictions.added(uid, spec)
         if not mirror:
             grace = meta.get("deletionGracePeriodSeconds", spec["terminationGracePeriodSeconds"])
             self._graces[uid] = min(grace, self._graces.get(uid, grace))
@@ -256,6 +282,8 @@ class Invariants(Observer, Receiver):
         self._verify(before in (None, phase), f"pod {uid} changes from phase {before} to {phase}")
         if phase in FINISHED:
             self._finished[uid] = phase
+            if before is None and self._evictions is not None:
+                self._evictions.verify_status(uid, status)
         for problem in self._reported.problems(uid, status):
             self.violate(problem)
         if status.get("reason") == "DeadlineExceeded" and before is None:
@@ -281,6 +309,9 @@ class Invariants(Observer, Receiver):
             if since is not None and start <= now and since <= self._evicted_until(end):
                 return 1
         grace = self._graces.get(uid, 5)  # That of static pods.
+        evicted = self._evictions.grace(uid) if self._evictions is not None else None
+        if evicted is not None:
+            grace = min(grace, evicted)
         for start in self.shutdowns:
             if since is not None and start <= now and since <= start + DELAY_SECONDS:
                 return min(grace, SHUTDOWN_SECONDS)
@@ -319,6 +350,8 @@ class Invariants(Observer, Receiver):
         retained_uids = self._graces.keys() | existing
         self._order.forget(retained_uids, self._node.runtime.sandboxes)
         self._reported.forget(retained_uids)
+        if self._evictions is not None:
+            self._evictions.forget(retained_uids)
         self._rate.forget(retained_uids)
         self._permitted = {key for key in self._permitted if key[0] in existing}
         self._modified &= retained_uids

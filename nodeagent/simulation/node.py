@@ -39,6 +39,13 @@ from nodeagent.simulation.amounts import linux_resources
 from nodeagent.simulation.apiserver import SimulatedApiServer
 from nodeagent.simulation.channel import SimulatedChannel
 from nodeagent.simulation.logind import SimulatedLogind
+from nodeagent.simulation.pressure import (
+    EVICTION_SETTINGS,
+    MEMORY_BYTES,
+    EvictionObserver,
+    SimulatedMemory,
+    SimulatedStats,
+)
 from nodeagent.simulation.runtime import SimulatedRuntime
 from nodeagent.simulation.transport import Network, SimulatedTransport
 from nodeagent.simulation.volume_driver import CLAIMS, PERSISTENT_VOLUME_CLAIMS, SimulatedDriver, claim_objects
@@ -79,8 +86,8 @@ _log = logging.getLogger(__name__)
 class Host:
     """Plugin with the components that belong to the kernel of the node."""
 
-    def __init__(self, driver: SimulatedDriver) -> None:
-        self.cgroups, self.stats, self.driver = FakeCgroups(), FakeStats(), driver
+    def __init__(self, driver: SimulatedDriver, stats: FakeStats, memory: str = "4Gi") -> None:
+        self.cgroups, self.stats, self.driver, self._memory = FakeCgroups(), stats, driver, memory
         self.cgroups.resources = linux_resources
         self.devices: Sequence[FakeDeviceProvider] = ()
         self.press(pids=0)
@@ -103,7 +110,7 @@ class Host:
 
     @hookimpl
     async def nodeagent_report_node(self) -> NodeReport:
-        return NodeReport(capacity={"cpu": str(CPUS), "memory": "4Gi", "ephemeral-storage": "64Gi"})
+        return NodeReport(capacity={"cpu": str(CPUS), "memory": self._memory, "ephemeral-storage": "64Gi"})
 
     @hookimpl
     def nodeagent_provide_device_providers(self) -> Sequence[FakeDeviceProvider]:
@@ -162,6 +169,7 @@ class Node:
     :param directory: the disk; retained while the agent crashes.
     :param plugins: plugins under test by name, loaded in addition to the bundled ones.
     :param shuts_down: whether the node has logind, and time for the pods before it shuts down.
+    :param has_pressure: whether the memory of the node is simulated, which can run low.
     """
 
     def __init__(
@@ -172,6 +180,7 @@ class Node:
         plugins: Mapping[str, object],
         *,
         shuts_down: bool = False,
+        has_pressure: bool = False,
     ) -> None:
         self.loop, self.clock = loop, SimulatedClock(loop)
         self.trace = Trace(loop.time)
@@ -180,7 +189,14 @@ class Node:
         self.network = Network(loop, self.server, Latency(f"{seed}/api", 0.02, 2.0))
         self.runtime_latency = Latency(f"{seed}/cri", 0.01, 5.0)
         self.driver = SimulatedDriver(seed, directory / "root", self._is_running)
-        self.host, self.unruly = Host(self.driver), Unruly()
+        self.memory = SimulatedMemory(seed, self.runtime)
+        self.shuts_down, self.has_pressure, self.eviction_observer = shuts_down, has_pressure, EvictionObserver()
+        self.usage = SimulatedStats(self.memory, self.runtime, self.clock)
+        if has_pressure:
+            self.host = Host(self.driver, self.usage, str(MEMORY_BYTES))
+        else:
+            self.host = Host(self.driver, FakeStats())
+        self.unruly = Unruly()
         self.disk = SimulatedDisk(seed, directory / "root")
         self.logind = SimulatedLogind(loop, self.trace)
         self.directory = directory
@@ -189,6 +205,7 @@ class Node:
         self.process = 0
         """Number of the agent's process; each start increments it."""
         self.starts = 0
+        self.started_at = 0.0
         self.failure: BaseException | None = None
         """Exception with which the agent ended on its own."""
         self._plugins = dict(plugins)
@@ -198,7 +215,9 @@ class Node:
         release = random.Random(f"{seed}/release").choice((OLDEST, NEWEST))
         self.is_latest = release is NEWEST
         """``True`` if the agent has the latest release, in which pods can be resized and have restart rules."""
-        self._loaded = _configuration(directory, release, SHUTDOWN_SECONDS if shuts_down else 0)
+        self._loaded = _configuration(
+            directory, release, SHUTDOWN_SECONDS if shuts_down else 0, EVICTION_SETTINGS if has_pressure else {}
+        )
         for claim in CLAIMS:
             for collection, obj in claim_objects(claim, NAMESPACE).items():
                 self.server.create(collection, obj, NAMESPACE if collection == PERSISTENT_VOLUME_CLAIMS else "")
@@ -212,6 +231,7 @@ class Node:
             (status_inputs, "swap_capacity_bytes", lambda: 0),
             # Each start of the agent would read the metadata of all installed distributions.
             (importlib.metadata, "entry_points", functools.cache(importlib.metadata.entry_points)),
+            *(self.memory.files().replacements() if self.has_pressure else ()),
         ]
 
     def _is_running(self, pod_uid: str) -> bool:
@@ -230,6 +250,7 @@ class Node:
         """Start the agent as a new process."""
         self.starts += 1
         self.process = process = self.starts
+        self.started_at = self.loop.time()
         self.trace.add("agent", f"start {process}")
         context = Context()
         context.run(PROCESS.set, process)
@@ -257,6 +278,8 @@ class Node:
             plugins.load_entry_points(_installed() - self._bundled - set(self._plugins))
             plugins.register(self.host, name="host", origin="nodeagent.simulation")
             plugins.register(self.unruly, name="unruly", origin="simulated")
+            if self.has_pressure:
+                plugins.register(self.eviction_observer, name="eviction_observer", origin="nodeagent.simulation")
             for name, plugin in self._plugins.items():
                 plugins.register(plugin, name=name, origin="simulated")
             self.agent = agent = Agent(
@@ -284,7 +307,7 @@ def _installed() -> set[str]:
     return {entry.name for entry in importlib.metadata.entry_points(group=GROUP)}
 
 
-def _configuration(directory: Path, release: Release, shutdown_seconds: int) -> Loaded:
+def _configuration(directory: Path, release: Release, shutdown_seconds: int, settings: Mapping[str, object]) -> Loaded:
     """Return the configuration of the node, which serves no ports."""
     from nodeagent.config.load import load_configuration
 
@@ -308,5 +331,6 @@ def _configuration(directory: Path, release: Release, shutdown_seconds: int) -> 
         "static_pod_path": str(directory / "manifests"),
         "eviction_hard": {"pid.available": "10%"},
         "shutdown_grace_period": Duration.of(seconds=shutdown_seconds),
+        **settings,
     }
     return replace(loaded, config=msgspec.structs.replace(loaded.config, **changed))

@@ -36,6 +36,7 @@ def make_pod(
     start_hook: bool = False,
     deadline: int = 0,
     rule: str = "",
+    priority: int = 0,
 ) -> dict[str, Any]:
     """Return a pod for the node.
 
@@ -94,6 +95,8 @@ def make_pod(
     first[1:1] = [initial] if init else []
     if first:
         spec["initContainers"] = first
+    if priority:
+        spec["priority"] = priority
     if deadline:
         spec["activeDeadlineSeconds"] = deadline
     if volume:

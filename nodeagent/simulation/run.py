@@ -17,6 +17,7 @@ from nodeagent.simulation.actions import Actions
 from nodeagent.simulation.convergence import Convergence
 from nodeagent.simulation.invariants import Invariants
 from nodeagent.simulation.node import Node
+from nodeagent.simulation.steps import PRESSURES
 
 _RETAINED_PODS = 50
 _COMPARING_SECONDS = 60.0
@@ -33,9 +34,10 @@ def simulate(seed: object, steps: Sequence[Step], hours: int, plugins: Mapping[s
     try:
         with private_directory(seed) as directory:
             shuts_down = any(step.kind == "shut_down" for step in steps)
-            node = Node(seed, loop, directory, plugins or {}, shuts_down=shuts_down)
+            has_pressure = any(step.kind in PRESSURES for step in steps)
+            node = Node(seed, loop, directory, plugins or {}, shuts_down=shuts_down, has_pressure=has_pressure)
             invariants = Invariants(node)
-            convergence, actions = Convergence(node), Actions(node, invariants)
+            convergence, actions = Convergence(node), Actions(seed, node, invariants)
             with isolated(seed, loop, node.clock, node.replacements()), node.disk.mounted():
                 gc.collect()
                 gc.freeze()  # Each crash collects garbage.
@@ -97,6 +99,7 @@ async def _run(
                 return
         if not await _sleep_until(node, invariants, end):
             return
+        invariants.verify_evicted()
         invariants.forget(_RETAINED_PODS)
         node.forget()
         memory.record()
@@ -112,4 +115,5 @@ async def _sleep_until(node: Node, invariants: Invariants, due: float) -> bool:
         await asyncio.sleep(min(5.0, due - node.loop.time()))
         invariants.verify_mounts()
         invariants.verify_limits()
+        invariants.verify_pressure()
     return not invariants.violation

@@ -35,6 +35,17 @@ def _round(seed: object, number: int) -> list[Step]:
     while (at := at + chance.expovariate(rate)) < end:
         (kind,) = chance.choices(kinds, weights)
         steps.append(Step(round(at, 3), kind, _KINDS[kind][1](chance)))
+    return sorted([*steps, *_pressures(seed, number, end)], key=lambda step: step.at)
+
+
+def _pressures(seed: object, number: int, end: float) -> list[Step]:
+    """Return the steps of one round that use up resources, which do not change the other steps."""
+    chance = random.Random(f"{seed}/pressures/{number}")
+    kinds = list(PRESSURES)
+    steps = []
+    for _ in range(chance.choice((0, 0, 1, 2, 4))):
+        at, kind = chance.uniform(number * ROUND_SECONDS, end), chance.choice(kinds)
+        steps.append(Step(round(at, 3), kind, PRESSURES[kind](chance)))
     return steps
 
 
@@ -169,6 +180,10 @@ def _shut_down(chance: random.Random) -> dict[str, Any]:
     return {"restart": round(chance.uniform(0.1, 20), 2), "cancelled_after": cancelled_after}
 
 
+def _use_memory(chance: random.Random) -> dict[str, Any]:
+    return {"available": chance.choice((50, 300, 450, 600, 950)), "seconds": round(chance.expovariate(1 / 60), 1)}
+
+
 def _none(chance: random.Random) -> dict[str, Any]:
     return {}
 
@@ -260,5 +275,7 @@ _ORDINARY = {
     "remove_images",
     "stop_agent",
 }
+PRESSURES: dict[str, Callable[[random.Random], dict[str, Any]]] = {"use_memory": _use_memory}
+"""Arguments by kind of the steps that use up a resource of the node."""
 _RESTARTS = {"stop_agent", "crash_agent", "lose_power", "shut_down"}
-FAULTS = frozenset(_KINDS) - _ORDINARY
+FAULTS = (frozenset(_KINDS) | frozenset(PRESSURES)) - _ORDINARY

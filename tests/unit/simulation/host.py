@@ -7,10 +7,16 @@ from typing import Any
 
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.base.simulation.clock import SimulatedClock
+from nodeagent.base.simulation.latency import Latency
+from nodeagent.contracts.stats import MemoryStats, NodeUsage, PodUsage
 from nodeagent.simulation.apiserver import LEASES, NODES, PODS, Change
 from nodeagent.simulation.convergence import Convergence
 from nodeagent.simulation.invariants import Invariants
+from nodeagent.simulation.node import MAX_PIDS
+from nodeagent.simulation.pressure import MIB, EvictionObserver
 from nodeagent.simulation.runtime import Container, Sandbox
+from nodeagent.simulation.transport import Network
+from nodeagent.testing import FakeStats
 
 START = "2040-01-01T00:00:00+00:00"
 MIRROR = "kubernetes.io/config.mirror"
@@ -61,27 +67,67 @@ class Driver:
         return self.staged
 
 
+@dataclass
+class Memory:
+    """Memory of the node in bytes, and the usage of its pods as measured."""
+
+    available: int = 4000 * MIB
+    sample: dict[str, PodUsage] = field(default_factory=dict)
+
+
 class Host:
     """A node without an agent, whose runtime and API server the test changes."""
 
-    def __init__(self, manifests: Path) -> None:
+    def __init__(self, manifests: Path, *, has_pressure: bool = False) -> None:
         self.loop, self.runtime, self.trace = Loop(), Runtime(), Trace()
         self.server = SimpleNamespace(objects={PODS: {}}, watches=[], changed=None, find=self._find)
         self.clock = SimulatedClock(self.loop)
-        self.network, self.driver = SimpleNamespace(receiver=None), Driver()
+        self.network, self.driver = Network(self.loop, self.server, Latency(1, 0.02)), Driver()
         self.process, self.failure, self.manifests, self.is_latest = 1, None, manifests, True
+        self.has_pressure, self.started_at, self.eviction_observer = has_pressure, 0.0, EvictionObserver()
+        self._phases: dict[str, Any] = {}
+        self.memory = self.usage = Memory()
+        self.host = SimpleNamespace(stats=FakeStats(NodeUsage(start_time=0, max_pids=MAX_PIDS, current_pids=0)))
+        pods = SimpleNamespace(active=self._active, status=self._phases.get)
+        self.agent = SimpleNamespace(context=SimpleNamespace(pods=pods))
+        self.unruly = SimpleNamespace(raises=False, hangs=False)
         self.invariants = Invariants(self)
         self.report(ready="True")
+
+    def _active(self) -> list[Any]:
+        return [SimpleNamespace(uid=uid) for _, uid in self.server.objects[PODS]]
+
+    def finish(self, uid: str, phase: str) -> None:
+        """Set the phase of a pod that has finished in the agent."""
+        self._phases[uid] = SimpleNamespace(phase=phase)
+
+    def measure(self, **used: int) -> None:
+        """Set the measured usage of pods in MiB."""
+        for uid, amount in used.items():
+            memory = MemoryStats(0, working_set_bytes=amount * MIB)
+            self.usage.sample[uid] = PodUsage(uid, "default", uid, 0, memory=memory)
+
+    def leave(self, available: int) -> None:
+        """Set the available memory in MiB."""
+        self.memory.available = available * MIB
+        self.invariants.observe_pressure()
+
+    def evict(self, uid: str, signal: str = "memory.available") -> None:
+        self.eviction_observer.evicting(uid, signal)
 
     def difference(self) -> str:
         """Return the first difference from the desired state; empty if the node has converged."""
         return next(iter(Convergence(self).differences()), "")
 
-    def report(self, *, ready: str, pressure: str = "False", renewed: str = START) -> None:
+    def report(self, *, ready: str, memory_pressure: str = "False", renewed: str = START) -> None:
         """Set the status and the lease of the node."""
-        pressures = [{"type": f"{name}Pressure", "status": pressure} for name in ("Memory", "Disk", "PID")]
+        pressures = [{"type": f"{name}Pressure", "status": "False"} for name in ("Disk", "PID")]
+        pressures.append({"type": "MemoryPressure", "status": memory_pressure})
         conditions = [*pressures, {"type": "Ready", "status": ready}]
-        self.server.objects[NODES] = {("", "node-1"): {"status": {"conditions": conditions}}}
+        before = self._find(NODES, "", "node-1")
+        new = {"status": {"conditions": conditions}}
+        self.server.objects[NODES] = {("", "node-1"): new}
+        self.server.changed(Change(1, "MODIFIED", NODES, new, before))
         self.server.objects[LEASES] = {("kube-node-lease", "node-1"): {"spec": {"renewTime": renewed}}}
 
     def _find(self, collection: str, namespace: str, name: str) -> Any:
@@ -133,8 +179,9 @@ class Host:
     def _notify(self, kind: str, obj: dict[str, Any], before: dict[str, Any] | None) -> None:
         self.server.changed(Change(1, kind, PODS, obj, before))
 
-    def stop(self, container: Container) -> None:
-        self.invariants.requested("StopContainer", cri.StopContainerRequest(container_id=container.id))
+    def stop(self, container: Container, timeout: int = 0) -> None:
+        request = cri.StopContainerRequest(container_id=container.id, timeout=timeout)
+        self.invariants.requested("StopContainer", request)
 
     def request(self, name: str, *, uid: str = "", container: str = "") -> None:
         if name == "RunPodSandbox":

@@ -1,0 +1,293 @@
+"""Tests for the invariants of evictions: each violation is recorded, permitted evictions are not."""
+
+import pytest
+
+from nodeagent.simulation.evictions import CRITICAL_PRIORITY, TRANSITION_SECONDS
+
+from .host import Host
+
+
+@pytest.fixture
+def host(tmp_path):
+    manifests = tmp_path / "manifests"
+    manifests.mkdir()
+    return Host(manifests, has_pressure=True)
+
+
+def requesting(amount):
+    return {"container": {"name": "web", "resources": {"requests": {"memory": amount}}}}
+
+
+def low_since(host, seconds, available=100):
+    """Leave an amount of memory in MiB for some time until now."""
+    host.leave(available)
+    host.loop.now += seconds
+
+
+# --- reasons
+
+
+@pytest.mark.parametrize(
+    ("available", "lasted", "recovered", "violation"),
+    [
+        (499, 0, 0, ""),
+        (499, 5, 11, ""),
+        (499, 5, 12, "pod a is evicted because of memory.available without pressure"),
+        (999, 20, 0, ""),
+        (999, 19, 0, "pod a is evicted because of memory.available without pressure"),
+        (1000, 60, 0, "pod a is evicted because of memory.available without pressure"),
+    ],
+)
+def test_pod_is_evicted_only_during_or_shortly_after_pressure(host, available, lasted, recovered, violation):
+    host.add("a")
+    low_since(host, lasted, available)
+    if recovered:
+        low_since(host, recovered, 4000)
+
+    host.evict("a")
+
+    assert host.violation == violation
+
+
+def test_short_recovery_does_not_restart_the_time_of_the_soft_threshold(host):
+    host.add("a")
+    low_since(host, 15, 999)
+    low_since(host, 9, 1000)
+    low_since(host, 5, 999)
+
+    host.evict("a")
+
+    assert host.violation == ""
+
+
+def test_pod_is_evicted_because_of_process_ids_only_while_few_are_left(host):
+    host.add("a")
+    host.leave(100)
+
+    host.evict("a", "pid.available")
+
+    assert host.violation == "pod a is evicted because of pid.available without pressure"
+
+
+# --- order
+
+
+def test_critical_pod_must_not_be_evicted(host):
+    host.add("a", spec={"priority": CRITICAL_PRIORITY})
+    host.leave(100)
+
+    host.evict("a")
+
+    assert host.violation == "pod a is evicted because of memory.available although it is static or critical"
+
+
+def test_static_pod_must_not_be_evicted(host):
+    host.leave(100)
+
+    host.evict("hash")
+
+    assert host.violation == "pod hash is evicted because of memory.available although it is static or critical"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "used"),
+    [
+        ({}, requesting("64Mi"), {"a": 10, "b": 64}),
+        ({"spec": {"priority": 10}}, requesting("64Mi"), {"a": 10, "b": 60}),
+        ({}, {"spec": {"priority": 10}}, {"a": 10, "b": 90}),
+        ({}, {}, {"a": 90, "b": 80}),
+        ({}, requesting("64Mi"), {"a": 80, "b": 130}),
+        ({"spec": {"priority": 10}}, {}, {"b": 80}),
+    ],
+    ids=["exceeds its request", "request before priority", "priority", "usage", "usage above the request", "unknown"],
+)
+def test_pods_are_evicted_in_the_documented_order(host, first, second, used):
+    host.add("a", **first)
+    host.add("b", **second)
+    host.measure(**used)
+    host.leave(100)
+
+    host.evict("a")
+    assert host.violation == ""
+
+    host.finish("a", "Failed")
+    other = Host(host.manifests, has_pressure=True)
+    other.add("a", **first)
+    other.add("b", **second)
+    other.measure(**used)
+    other.leave(100)
+    other.evict("b")
+    assert other.violation == "pod b is evicted because of memory.available instead of pod a"
+
+
+def test_pods_that_have_ended_or_are_critical_or_evicted_are_no_candidates(host):
+    for name in ("ended", "evicted", "last"):
+        host.add(name)
+    host.add("critical", spec={"priority": CRITICAL_PRIORITY})
+    host.measure(ended=90, evicted=80, critical=90, last=10)
+    host.finish("ended", "Succeeded")
+    host.leave(100)
+
+    host.evict("evicted")
+    host.evict("last")
+
+    assert host.violation == ""
+
+
+# --- grace periods and the end
+
+
+@pytest.mark.parametrize(("available", "lasted", "timeout"), [(100, 5, 2), (600, 20, 5)])
+def test_evicted_pod_has_the_grace_period_of_the_threshold(host, available, lasted, timeout):
+    host.add("a")
+    container = host.start(host.container(host.sandbox("a")))
+    low_since(host, lasted, available)
+    host.evict("a")
+    host.stop(container, timeout)
+    assert host.violation == ""
+
+    host.stop(container, timeout + 1)
+
+    assert host.violation == f"the evicted pod a has {timeout + 1} s to end instead of {timeout} s"
+
+
+def test_container_is_killed_after_the_grace_period_of_the_soft_threshold(host):
+    host.add("a")
+    container = host.start(host.container(host.sandbox("a")))
+    low_since(host, 20, 600)
+    host.evict("a")
+    container.requested_at, host.loop.now = 20.0, 24.0
+
+    host.end(container, "killed")
+
+    assert host.violation.startswith("container web of pod a is killed (killed) 4.0 s after the stop request")
+
+
+@pytest.mark.parametrize(
+    ("phase", "reason", "violation"),
+    [
+        ("Failed", "Evicted", ""),
+        ("Failed", "Terminated", ""),
+        ("Failed", "", "the evicted pod a ends in phase Failed with reason ''"),
+        ("Succeeded", "Evicted", "the evicted pod a has the phase Succeeded"),
+    ],
+)
+def test_evicted_pod_fails_with_this_reason(host, phase, reason, violation):
+    host.add("a")
+    host.leave(100)
+    host.evict("a")
+
+    host.change("a", phase=phase, status={"reason": reason})
+
+    assert host.violation == violation
+
+
+def test_pod_is_reported_as_evicted_only_if_it_was(host):
+    host.add("a")
+
+    host.change("a", phase="Failed", status={"reason": "Evicted"})
+
+    assert host.violation == "pod a is reported as evicted, but it was not"
+
+
+@pytest.mark.parametrize(("process", "violation"), [(1, "the evicted pod a has the phase Running"), (2, "")])
+def test_evicted_pod_has_to_end_unless_the_agent_crashes(host, process, violation):
+    host.add("a", phase="Running")
+    host.leave(100)
+    host.evict("a")
+    host.process = process
+
+    host.invariants.verify_evicted()
+
+    assert host.violation == violation
+
+
+# --- admission
+
+
+@pytest.mark.parametrize(
+    ("available", "pod", "violation"),
+    [
+        (600, {}, ""),
+        (4000, {}, "pod a is rejected although no pressure affects it"),
+        (600, requesting("64Mi"), "pod a is rejected although no pressure affects it"),
+        (600, {"spec": {"priority": CRITICAL_PRIORITY}}, "pod a is rejected although no pressure affects it"),
+    ],
+)
+def test_pod_is_rejected_only_because_of_pressure_that_affects_it(host, available, pod, violation):
+    low_since(host, 5, available)
+    host.leave(4000)
+    host.loop.now += TRANSITION_SECONDS
+    host.add("a", **pod)
+
+    rejected = {"reason": "Evicted", "message": "The node had condition: [MemoryPressure]. "}
+    host.change("a", **pod, phase="Failed", status=rejected)
+
+    assert host.violation == violation
+
+
+# --- conditions
+
+
+def test_node_reports_pressure_only_if_there_was_one(host):
+    host.report(ready="True", memory_pressure="True")
+
+    assert host.violation == "the node reports MemoryPressure without pressure"
+
+
+@pytest.mark.parametrize(
+    ("restarted", "passed", "violation"),
+    [
+        (0, 288, "the node stops to report MemoryPressure within the transition period"),
+        (0, 290, ""),
+        (35, 288, ""),
+    ],
+)
+def test_condition_remains_for_the_transition_period_without_a_restart(host, restarted, passed, violation):
+    host.loop.now = 40.0
+    low_since(host, 20, 600)
+    host.leave(4000)
+    host.report(ready="True", memory_pressure="True")
+    assert host.violation == ""
+    host.loop.now += passed
+    host.started_at = float(restarted)
+
+    host.report(ready="True")
+
+    assert host.violation == violation
+
+
+@pytest.mark.parametrize(
+    ("passed", "violation"),
+    [(288, "the node stops to report MemoryPressure within the transition period"), (290, "")],
+)
+def test_condition_remains_for_the_transition_period_after_an_eviction(host, passed, violation):
+    host.loop.now = 40.0
+    host.add("a")
+    host.leave(100)
+    host.evict("a")
+    host.leave(4000)
+    host.report(ready="True", memory_pressure="True")
+    host.loop.now += passed
+
+    host.report(ready="True")
+
+    assert host.violation == violation
+
+
+@pytest.mark.parametrize(
+    ("lasted", "silent", "violation"),
+    [
+        (59, False, ""),
+        (60, False, "the node does not report MemoryPressure, although it lasts for 60 s"),
+        (60, True, ""),
+    ],
+)
+def test_lasting_pressure_is_reported_if_the_api_server_is_reachable(host, lasted, silent, violation):
+    host.loop.now = 200.0
+    low_since(host, lasted, 600)
+    host.network.silent = silent
+
+    host.invariants.verify_pressure()
+
+    assert host.violation == violation
