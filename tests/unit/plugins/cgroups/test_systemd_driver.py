@@ -56,6 +56,8 @@ async def test_all_pods_and_classes_have_slices(agent, kernel, systemd):
 
     assert systemd.units["kubepods.slice"][memory] == 7 * GI
     assert systemd.units["kubepods.slice"]["TasksMax"] == 30_000
+    assert "Wants" not in systemd.units["kubepods.slice"]
+    assert systemd.units["kubepods-burstable.slice"]["Wants"] == ["kubepods.slice"]
     assert systemd.units["kubepods-burstable.slice"][memory] == INFINITY
     assert kernel.exists("/kubepods.slice/kubepods-besteffort.slice")
 

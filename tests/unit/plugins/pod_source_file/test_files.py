@@ -235,6 +235,14 @@ def test_file_over_the_limit_is_rejected(files, directory, caplog):
     assert problems(caplog) == [f"is larger than {MAX_FILE_BYTES} bytes"]
 
 
+def test_file_of_the_maximum_size_is_read(files, directory, monkeypatch):
+    size = 1 << 16
+    write(directory / "web.yaml", POD.format(name="web", tag="1").ljust(size, "#"))
+    monkeypatch.setattr(module, "MAX_FILE_BYTES", size)
+
+    assert names(files.scan()) == ["web-node-1"]
+
+
 def test_special_file_is_rejected_without_blocking(files, directory, caplog):
     os.mkfifo(directory / "a-fifo.yaml")
     (directory / "b-null.yaml").symlink_to("/dev/null")

@@ -447,6 +447,26 @@ async def test_changed_probe_replaces_only_its_worker(node: Node, clock: FakeClo
     assert node.probed() == 2 + 5
 
 
+@pytest.mark.parametrize(("ended", "tasks"), [(False, 2), (True, 1)])
+async def test_liveness_probe_is_not_started_again_for_a_terminating_pod(
+    node: Node, clock: FakeClock, ended: bool, tasks: int
+) -> None:
+    pod = probed_pod("readiness")
+    node.runtime.start("main", pod)
+    node.sync(pod)
+    await clock.settle()
+    if ended:
+        node.prober.end_liveness(pod.uid)
+
+    probe = {"exec": {"command": ["check"]}, "periodSeconds": 2}
+    metadata = {"deletion_timestamp": node.clock.wall()} if ended else {}
+    containers = [make_container(liveness_probe=probe, readiness_probe=probe)]
+    node.sync(make_pod(containers=containers, metadata=metadata))
+    await clock.settle()
+
+    assert len(node.context.tasks) == tasks
+
+
 async def test_sidecars_are_probed_and_init_containers_are_not(node: Node, clock: FakeClock) -> None:
     probe = {"exec": {"command": ["check"]}}
     pod = make_pod(

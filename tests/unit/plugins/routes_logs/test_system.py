@@ -90,3 +90,19 @@ async def test_query_returns_files_of_a_host_without_a_journal(client, root, clo
     status, page = await client.get(with_queries, "/logs/")
     assert (status, "<a " in page) == (200, True)
     assert await client.get(with_queries, "/logs/kube.log?query=pods&tailLines=1", path="kube.log") == (200, "kube\n")
+
+
+@pytest.mark.parametrize(("output", "expected"), [("entry", (200, "entry\nentry\n")), ("", (200, "kube\n"))])
+async def test_query_returns_the_journal_of_a_service_with_entries(
+    client, root, clock, tmp_path, monkeypatch, output, expected
+):
+    """The first call of ``journalctl`` checks for entries, the second one returns them."""
+    (root / "kube.log").write_text("kube\n")
+    program = tmp_path / "journalctl"
+    program.write_text(f"#!/bin/sh\n[ -z '{output}' ] || printf '{output}\\n{output}\\n'\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(journal, "PROGRAM", str(program))
+
+    handle = SystemLogs(root, clock, queries=True).handle
+
+    assert await client.get(handle, "/logs/?query=kube") == expected

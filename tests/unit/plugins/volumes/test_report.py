@@ -66,6 +66,37 @@ async def test_report_contains_the_last_measurement(host: Host) -> None:
 
 
 @pytest.mark.parametrize(
+    ("namespace", "name", "expected"),
+    [
+        ("", "", ["db", "web"]),
+        ("default", "", ["db", "web"]),
+        ("", "web", ["web"]),
+        ("default", "other", []),
+        ("other", "web", []),
+    ],
+)
+async def test_volumes_are_selected_by_namespace_and_pod(
+    host: Host, namespace: str, name: str, expected: list[str]
+) -> None:
+    for each in ("web", "db"):
+        host.context.pods.add(pod := claim_pod(each))  # type: ignore[attr-defined]
+        await (await host.begin(pod))
+
+    report = await VolumeReporter(host.context, host.manager).report(VolumesRequest(namespace, name))
+
+    assert [line.pod for line in report.volumes] == expected
+
+
+async def test_volume_without_a_pod_is_reported_without_selection(host: Host) -> None:
+    await (await host.begin(claim_pod()))
+    reporter = VolumeReporter(host.context, host.manager)
+
+    lines = [(await reporter.report(VolumesRequest(*fields))).volumes for fields in ((), ("default",), ("", "web"))]
+
+    assert [[(line.pod, line.namespace) for line in found] for found in lines] == [[("", "")], [], []]
+
+
+@pytest.mark.parametrize(
     ("state", "text"),
     [
         (
