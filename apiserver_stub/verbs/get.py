@@ -33,4 +33,4 @@ async def get(context: VerbContext, request: Request, resource: Resource) -> Rep
     if record is None:
         check_readable(context, resource, key)
         raise not_found(resource.group, resource.plural, info.name)
-    return Reply(200, record=record if resource.converter is None else await versions.record(resource, record))
+    return Reply(200, record=await versions.record(resource, record))
