@@ -43,3 +43,15 @@ def test_names_by_rule(problems_of: Callable[[str], list[str]], value: str, coun
 
 def test_subdomain_as_label_reports_the_dots() -> None:
     assert names.label_problems("a.b") == ["must not contain dots"]
+
+
+@pytest.mark.parametrize(("name", "is_valid"), [("name", True), ("a/name", True), ("A/name", False), ("/name", False)])
+def test_qualified_name_has_an_optional_subdomain(name: str, is_valid: bool) -> None:
+    assert (not names.qualified_name_problems(name)) is is_valid
+
+
+@pytest.mark.parametrize(("length", "is_valid"), [(253, True), (254, False)])
+def test_prefix_of_a_qualified_name_has_at_most_253_characters(length: int, is_valid: bool) -> None:
+    prefix = ".".join(["a" * 61, "b" * 61, "c" * 61, "d" * (length - 3 * 62)])
+
+    assert (not names.qualified_name_problems(f"{prefix}/name")) is is_valid

@@ -92,6 +92,7 @@ async def test_pod_waits_while_a_required_plugin_is_in_quarantine(clock):
 
         assert harness.names("sync") == []
         assert "failed repeatedly" in harness.workers.admission_problem(slow.uid)
+        assert harness.recorder.reasons().count("AdmissionDelayed") == 1
 
 
 async def test_deleted_pod_does_not_wait_for_its_admission(clock):

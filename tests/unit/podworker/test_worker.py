@@ -7,6 +7,7 @@ from nodeagent.contracts.pods import KillReason
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.errors import RuntimeUnavailable
 from nodeagent.model.pod import PodCondition, PodStatus
+from nodeagent.podworker.metrics import STEPS
 from nodeagent.podworker.worker import resync_pause
 from nodeagent.testing import make_container, make_pod
 from tests.unit.podworker.harness import deleted
@@ -205,6 +206,28 @@ async def test_containers_choose_their_grace_period_only_in_finished_pods(harnes
     await harness.clock.advance(0)
 
     assert harness.syncer.graces == [passed]
+
+
+async def test_syncs_are_counted_by_operation(harness):
+    pod = make_pod("web")
+
+    def counts():
+        return {name: STEPS.count(name) for name in ("create", "update", "sync", "kill")}
+
+    def added(before):
+        return {name: count - before[name] for name, count in counts().items() if count != before[name]}
+
+    found, before = [], counts()
+    for change in ([pod], [make_pod("web", labels={"a": "b"})], None, []):
+        if change is None:
+            harness.workers.trigger_sync(pod.uid)
+            await harness.clock.advance(0)
+        else:
+            await harness.publish(*change)
+        found.append(added(before))
+        before = counts()
+
+    assert found == [{"create": 1}, {"update": 1}, {"sync": 1}, {"kill": 2}]
 
 
 async def test_preempted_pod_has_disruption_message(harness):

@@ -52,6 +52,15 @@ async def test_file_may_have_exactly_the_maximum_size(tmp_path: Path) -> None:
     assert log.stat().st_size == size
 
 
+async def test_record_of_exactly_the_maximum_size_is_written(tmp_path: Path) -> None:
+    log, size = tmp_path / "audit.log", 1 << 20
+    log.write_bytes(b"a")
+
+    await write(LogFile(str(log), rotation=Rotation(max_mib=1), now=Calendar()), b"b" * size)
+
+    assert log.read_bytes() == b"b" * size
+
+
 async def test_files_that_are_no_backups_are_kept(tmp_path: Path) -> None:
     stamp = "2024-01-01T00-00-00.000"
     others = {f"other-{stamp}.log", f"audit-{stamp}.txt", "audit-old.log", f"{stamp}.log"}

@@ -178,3 +178,16 @@ async def test_object_without_finalizers_is_removed_only_if_its_deletion_is_due(
         patched = await api.request("PATCH", path, {"metadata": {"finalizers": None}}, content_type=merge)
         assert (patched.code, "finalizers" in patched.obj["metadata"]) == (200, False), path
         assert (await api.get(path)).code == 200, path
+
+
+async def test_warnings_about_fields_are_sent_only_for_writes_of_the_object() -> None:
+    api, services = Api(), "/api/v1/namespaces/default/services"
+    spec, annotations = {"clusterIP": "None"}, {"service.kubernetes.io/topology-aware-hints": "auto"}
+    created = await api.create(services, {"metadata": {"name": "s", "annotations": annotations}, "spec": spec})
+
+    whole = await api.request("PUT", f"{services}/s", changed(created, labels={"a": "b"}))
+    status = await api.request("PUT", f"{services}/s/status", changed(whole.obj, labels={"c": "d"}))
+
+    assert (whole.code, status.code) == (200, 200)
+    assert len(whole.warnings) == 1
+    assert status.warnings == []
