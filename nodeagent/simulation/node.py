@@ -242,6 +242,7 @@ class Node:
         stats, cgroups, driver, devices = self.host.stats, self.host.cgroups, self.driver, self.host.devices
         for record in (stats.calls, cgroups.removed, cgroups.killed, cgroups.limited, driver.calls, driver.requests):
             record.clear()
+        self.memory.forget()
         for provider in devices:
             provider.allocated.clear()
             provider.starting.clear()

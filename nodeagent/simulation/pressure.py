@@ -63,6 +63,10 @@ class SimulatedMemory:
         """End the processes that used the memory."""
         self._system = _SYSTEM_BYTES
 
+    def forget(self) -> None:
+        """Drop the usage of containers, which can be determined again."""
+        self._usage.clear()
+
     def files(self) -> KernelFiles:
         """Return the files in which the kernel reports the memory of a node with cgroup version 2."""
         return KernelFiles({"/proc/meminfo": self._meminfo, "/proc/self/mountinfo": str})

@@ -42,6 +42,7 @@ def test_end_of_a_container_releases_its_memory(node):
     container = node.host.start(node.host.container(node.host.sandbox("a")))
     used = node.memory.usage(container)
     node.memory.leave(100 * MIB)
+    node.memory.forget()
 
     node.host.end(container)
 
