@@ -7,11 +7,15 @@ import contextlib
 
 import pytest
 
+from nodeagent.base.pluginproto import dra_health_pb2
 from nodeagent.contracts.claims import ReportedHealth
 from nodeagent.errors import ClaimError
 from nodeagent.testing import FakeClaimDriver
+from nodeagent_plugins.claims import connections
 from nodeagent_plugins.claims.connections import HEALTH_RETRY_SECONDS, DriverConnections
 from nodeagent_plugins.claims.device_health import HealthCache
+from nodeagent_plugins.claims.drivers import Drivers, RegisteredDriver
+from nodeagent_plugins.claims.grpc_driver import V1, GrpcDriver
 from tests.unit.plugins.claims.conftest import GPU
 
 DEVICE = ("node-1", "gpu-0")
@@ -94,3 +98,41 @@ async def test_health_of_a_removed_driver_is_dropped(driver, drivers, changes, c
 
     assert driver.streams[0].cancelled()
     assert changes == [(GPU, {DEVICE})] * 2
+
+
+class Connection:
+    """Connection to a driver that reports one device, whose health times out after *seconds*."""
+
+    def __init__(self, seconds):
+        device = dra_health_pb2.DeviceIdentifier(pool_name=DEVICE[0], device_name=DEVICE[1])
+        health = dra_health_pb2.DeviceHealth(
+            device=device, health=dra_health_pb2.HEALTHY, health_check_timeout_seconds=seconds
+        )
+        self._response = dra_health_pb2.NodeWatchResourcesResponse(devices=[health])
+
+    @contextlib.asynccontextmanager
+    async def connect(self, endpoint, seconds):
+        yield self
+
+    async def wait_ready(self, seconds):
+        pass
+
+    async def wait_broken(self):
+        await asyncio.Event().wait()
+
+    async def stream(self, method, request):
+        yield self._response
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(10, 10), (0, 30), (-1, 30)])
+async def test_health_of_a_registered_driver_expires_after_its_timeout(clock, monkeypatch, seconds, expected):
+    monkeypatch.setattr(connections, "connect", Connection(seconds).connect)
+    drivers, health = Drivers(), HealthCache(clock)
+    drivers.add(RegisteredDriver(GrpcDriver(GPU, "/run/dra.sock", V1), has_health=True))
+    task = asyncio.create_task(DriverConnections(drivers, health, clock, lambda *_: None).run())
+    await clock.advance(0)
+
+    assert health.next_expiry() == clock.now() + expected
+    task.cancel()
+    await asyncio.wait([task])

@@ -115,11 +115,43 @@ async def test_new_node_id_replaces_the_entry(harness, handler, plugin):
     assert [entry["nodeID"] for entry in entries(harness)] == ["other"]
 
 
-@pytest.mark.parametrize("limit", [(0, None), (-1, None), (3 << 31, 2147483647)])
-async def test_volume_limit(harness, handler, plugin, limit):
-    harness.service.max_volumes, expected = limit
+@pytest.mark.parametrize("limit", [(0, None, 0), (-1, None, 1), (1, 1, 0), (3 << 31, 2147483647, 0)])
+async def test_volume_limit(harness, handler, plugin, caplog, limit):
+    harness.service.max_volumes, expected, errors = limit
     await handler.register(plugin)
     assert entries(harness)[0].get("allocatable", {}).get("count") == expected
+    assert caplog.messages.count("Invalid attach limit") == errors
+
+
+async def test_driver_is_deregistered_after_its_objects_were_deleted(harness, handler, objects, plugin):
+    await handler.register(plugin)
+    harness.api.remove(NODES, "node-1")
+    harness.api.remove(CSI_NODES, "node-1")
+
+    await objects.uninstall("test.csi.example")
+
+    assert harness.api.find(CSI_NODES, "node-1") is None
+
+
+@pytest.mark.parametrize("entry", [{"nodeID": "n"}, {"nodeID": "n", "topologyKeys": None, "allocatable": None}])
+async def test_entry_without_topology_keys_is_compared(harness, objects, entry):
+    await objects.install("d", NodeInfo("n"))
+    csi_node = harness.api.find(CSI_NODES, "node-1")
+    harness.api.put(CSI_NODES, {**csi_node, "spec": {"drivers": [{"name": "d", **entry}]}})
+    writes = len(harness.api.made("update"))
+
+    await objects.install("d", NodeInfo("n"))
+
+    assert len(harness.api.made("update")) == writes
+
+
+async def test_csi_node_without_drivers_is_not_written(harness, objects):
+    await objects._read()
+    harness.api.put(CSI_NODES, {**harness.api.find(CSI_NODES, "node-1"), "spec": {"drivers": None}})
+
+    await objects.uninstall("d")
+
+    assert not harness.api.made("update")
 
 
 @pytest.mark.parametrize(
@@ -260,6 +292,7 @@ async def test_four_conflicts_in_a_row_fail_the_update(harness, objects, clock):
     harness.api.fail("update", ApiConflict("changed", code=409), 4)
     failing = asyncio.create_task(objects.install("d", NodeInfo("n")))
     await clock.advance(5)
+    assert clock.sleepers == 0
     with pytest.raises(NodeObjectError, match=r"error updating CSINode object with CSI driver node info: .*changed"):
         await failing
     await objects.install("d", NodeInfo("n"))

@@ -76,7 +76,7 @@ def mounts(closed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mou
 
 @pytest.mark.parametrize(
     ("number", "current", "calls"),
-    [(0, True, ["mount"]), (1, True, []), (1, False, ["unmount", "mount"])],
+    [(0, True, ["mount"]), (0, False, ["mount"]), (1, True, []), (1, False, ["unmount", "mount"])],
 )
 def test_directory_is_mounted_once_where_other_users_pass(
     closed: Path, mounts: Mounts, number: int, current: bool, calls: list[str]

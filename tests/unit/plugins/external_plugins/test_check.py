@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from nodeagent.contracts.plugin_checks import PluginCheck
-from nodeagent.testing import load_plugin
+from nodeagent.testing import FakeClock, load_plugin
 from nodeagent.testing.contracts import PluginCheckContract
 from nodeagent_plugins import external_plugins
 from nodeagent_plugins.external_plugins import check
 from nodeagent_plugins.external_plugins.check import CHECKS, check_project
 from nodeagent_plugins.external_plugins.process import StartError
+from nodeagent_plugins.external_plugins.session import Session
 from nodeagent_plugins.external_plugins.settings import CAPABILITIES, ExternalPlugin
+from tests.unit.plugins.external_plugins.conftest import FakePlugin
 
 
 class TestProjectCheck(PluginCheckContract):
@@ -76,3 +81,81 @@ async def test_command_is_found_in_the_project_or_in_the_path(
     (plugin,) = checked
     assert fnmatch(plugin.command[0], resolved.format(tmp_path)) and plugin.command[1:] == ("-v",)
     assert plugin.working_directory == str(tmp_path)
+
+
+class Started:
+    """Executable that is started: a plugin that exits after some checks of its socket, or never."""
+
+    socket = Path("/run/plugin.sock")
+
+    def __init__(self, exit_after: int | None) -> None:
+        self._polls, self._exit_after = 0, exit_after
+        self.exited = asyncio.Event()
+
+    def is_socket(self, _path: str) -> bool:
+        self._polls += 1
+        if self._polls == self._exit_after:
+            self.exited.set()
+        return False
+
+    def result(self) -> str:
+        return "exited with code 3"
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Started]:
+        yield self
+
+
+@pytest.mark.parametrize(
+    ("exit_after", "problem"),
+    [
+        (1, "the plugin exited with code 3 before it served its socket"),
+        (3, "the plugin exited with code 3 before it served its socket"),
+        (None, "the plugin did not serve its socket within 5 s"),
+    ],
+)
+async def test_plugin_that_does_not_serve_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exit_after: int | None, problem: str
+) -> None:
+    clock, started = FakeClock(), Started(exit_after)
+    monkeypatch.setattr(check, "Executable", lambda *_: started)
+    monkeypatch.setattr(check, "is_socket", started.is_socket)
+    monkeypatch.setattr(check, "SystemClock", lambda: clock)
+    text = "{name: shelf, capabilities: [admission], command: [./run], startSeconds: 5}"
+    (tmp_path / "nodeagent-plugin.yaml").write_text(text)
+
+    task = asyncio.create_task(check_project(tmp_path, deadline_of=lambda _: 1.0))
+    while not task.done():
+        await clock.advance(0.5)
+        await asyncio.sleep(0)
+
+    assert await task == [problem]
+
+
+@pytest.mark.parametrize(
+    ("error", "problems"),
+    [
+        (None, []),
+        (TimeoutError(), ["capability admission: did not respond in time"]),
+        (TimeoutError("late"), ["capability admission: late"]),
+    ],
+)
+async def test_failed_capability_is_reported(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    plugin: FakePlugin,
+    error: Exception | None,
+    problems: list[str],
+) -> None:
+    async def exercise(_exercise: object) -> None:
+        if error is not None:
+            raise error
+
+    started = Started(None)
+    monkeypatch.setattr(check, "Executable", lambda *_: started)
+    monkeypatch.setattr(check, "is_socket", lambda _: True)
+    monkeypatch.setattr(check, "Session", partial(Session, connect=plugin.connect))
+    monkeypatch.setattr(check, "CHECKS", {"admission": exercise})
+    (tmp_path / "nodeagent-plugin.yaml").write_text("{name: shelf, capabilities: [admission], command: [./run]}")
+
+    assert list(await check_project(tmp_path, deadline_of=lambda _: 1.0)) == problems
