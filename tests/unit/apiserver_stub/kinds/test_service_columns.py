@@ -1,4 +1,4 @@
-"""Tests for the columns of services."""
+"""Tests for the columns of services and endpoints in tables."""
 
 from __future__ import annotations
 
@@ -6,23 +6,41 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.kinds.services import resources
 from apiserver_stub.options import parse
-from apiserver_stub.server.kinds import kind_settings
+from apiserver_stub.server.kinds import build_registry
+
+
+def cells(plural: str, obj: dict[str, Any]) -> dict[str, Any]:
+    resource = build_registry(parse([])).find("", "v1", plural)
+    assert resource is not None
+    return {column.name: column.cell({"metadata": {"name": "s"}, **obj}) for column in resource.columns}
 
 
 @pytest.mark.parametrize(
-    ("spec", "ingress", "shown"),
+    ("spec", "ports", "selector"),
     [
-        ({"type": "ClusterIP"}, [], "<none>"),
-        ({"type": "NodePort", "externalIPs": ["192.0.2.1", "192.0.2.2"]}, [], "192.0.2.1,192.0.2.2"),
-        ({"type": "ExternalName", "externalName": "db.example.com"}, [], "db.example.com"),
-        ({"type": "LoadBalancer"}, [], "<pending>"),
-        ({"type": "LoadBalancer"}, [{"ip": "192.0.2.7"}, {"hostname": "lb.example.com"}], "192.0.2.7,lb.example.com"),
-        ({"type": "LoadBalancer", "externalIPs": ["192.0.2.1"]}, [{"ip": "192.0.2.7"}], "192.0.2.7,192.0.2.1"),
+        ({}, "<none>", "<none>"),
+        ({"ports": [], "selector": {}}, "<none>", "<none>"),
+        ({"ports": [{"port": 80}, {"port": 53, "protocol": "UDP"}]}, "80/TCP,53/UDP", "<none>"),
+        ({"ports": [{"port": 80, "nodePort": 30000}], "selector": {"b": "2", "a": "1"}}, "80:30000/TCP", "a=1,b=2"),
     ],
 )
-def test_external_ip_column(spec: dict[str, Any], ingress: list[dict[str, str]], shown: str) -> None:
-    (column,) = [item for item in resources(kind_settings(parse([])))[0].columns if item.name == "External-IP"]
+def test_ports_and_selector_of_a_service(spec: dict[str, Any], ports: str, selector: str) -> None:
+    found = cells("services", {"spec": {"type": "ClusterIP", "clusterIP": "10.0.0.1", **spec}})
 
-    assert column.cell({"spec": spec, "status": {"loadBalancer": {"ingress": ingress}}}) == shown
+    assert (found["Port(s)"], found["Selector"]) == (ports, selector)
+
+
+@pytest.mark.parametrize(
+    ("subsets", "endpoints"),
+    [
+        ([], "<none>"),
+        ([{"addresses": [{"ip": "10.0.0.1"}], "ports": [{"port": 80}]}], "10.0.0.1:80"),
+        (
+            [{"addresses": [{"ip": f"10.0.0.{n}"} for n in range(5)], "ports": [{"port": 80}]}],
+            "10.0.0.0:80,10.0.0.1:80,10.0.0.2:80 + 2 more...",
+        ),
+    ],
+)
+def test_endpoints_show_three_addresses(subsets: list[dict[str, Any]], endpoints: str) -> None:
+    assert cells("endpoints", {"subsets": subsets})["Endpoints"] == endpoints

@@ -6,7 +6,7 @@ import gzip
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from nodeagent.base.profiling.encoding import Frame, ValueType, encode_profile
+from nodeagent.base.profiling.encoding import Frame, ValueType, encode_profile, frame_of
 
 INT64, UINT64, STRING, MESSAGE = 3, 4, 9, 11
 ONE, MANY = 1, 3
@@ -65,3 +65,10 @@ def test_profile_can_be_decoded():
         ([("outer", "a.py", 300)], [1, 10_000_000]),
     ]
     assert (read.time_nanos, read.duration_nanos, read.period) == (1_700_000_000_000_000_000, 10**9, 10**7)
+
+
+def test_frame_without_a_line_has_that_of_its_function():
+    code = test_profile_can_be_decoded.__code__
+
+    assert frame_of(code, 7).line == 7
+    assert frame_of(code, None).line == code.co_firstlineno
