@@ -42,7 +42,7 @@ NO_FEATURES = KindFeatures()
 def features_of(kind: PersistentVolumeKind) -> KindFeatures:
     """Return the features of *kind*; determined once per kind, because checks of protocols are slow."""
     known = _KNOWN.get(id(kind))
-    if known is None or known[0] is not kind:
+    if known is None:
         features = KindFeatures(
             kind if isinstance(kind, DeviceVolumeKind) else None,
             kind if isinstance(kind, AttachableVolumeKind) else None,
@@ -59,3 +59,4 @@ def features_of(kind: PersistentVolumeKind) -> KindFeatures:
 
 
 _KNOWN: dict[int, tuple[PersistentVolumeKind, KindFeatures]] = {}
+"""Features by the ID of the kind, which is referenced so that its ID is not reused."""
