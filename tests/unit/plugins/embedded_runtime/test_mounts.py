@@ -76,3 +76,31 @@ def test_ids_have_to_be_mapped_in_the_user_namespace(monkeypatch: pytest.MonkeyP
         mounts.check_mapped(User(110, 0))
     with pytest.raises(FailedPrecondition, match="group 1 is not mapped"):
         mounts.check_mapped(User(0, 1))
+
+
+@pytest.mark.parametrize(
+    ("lines", "shared"),
+    [
+        (["/ shared:1"], True),
+        (["/ shared:1", "{source} master:1"], False),
+        (["{source} master:1", "{source} shared:1"], True),
+        (["{source} shared:1", "{source}/below master:1"], True),
+        (["{source} shared:1", "/ master:1"], True),
+    ],
+)
+def test_propagation_is_that_of_the_last_mount_at_the_longest_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], shared: bool
+) -> None:
+    (source := tmp_path / "source").mkdir()
+    points = [line.format(source=source).split() for line in lines]
+    table = "".join(f"1 2 8:1 / {point} rw {fields} - ext4 /dev/sda1 rw\n" for point, fields in points)
+    (tmp_path / "mountinfo").write_text(table)
+    replaced = {"/proc/self/mountinfo": tmp_path / "mountinfo"}
+    monkeypatch.setattr(mounts, "Path", lambda path: replaced.get(path, Path(path)))
+    requested = [mount(str(source), propagation=cri.PROPAGATION_BIDIRECTIONAL)]
+
+    if shared:
+        check(requested)
+    else:
+        with pytest.raises(FailedPrecondition, match="is not on a shared mount of the node"):
+            check(requested)
