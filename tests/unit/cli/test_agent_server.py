@@ -4,7 +4,11 @@ import argparse
 
 import pytest
 
+from nodeagent.base import identity
+from nodeagent.base.tls import generate_ca
+from nodeagent.cli import agent_server
 from nodeagent.cli.agent_server import ServerUnreachable, add_flags, resolve, with_port
+from nodeagent.contracts.settings import NodeSettings
 
 CONFIG = """
 apiVersion: v1
@@ -67,6 +71,23 @@ def test_server_is_verified_unless_requested_otherwise(run):
 
     assert (verified.tls.check_hostname, verified.tls.verify_mode.name) == (True, "CERT_REQUIRED")
     assert (skipped.tls.check_hostname, skipped.tls.verify_mode.name) == (False, "CERT_NONE")
+
+
+def test_own_certificate_is_trusted_only_for_the_agent_of_this_host(run, tmp_path, monkeypatch):
+    async def address_of(node, source):
+        return "192.0.2.1"
+
+    (tmp_path / f"{identity.current().component}.crt").write_bytes(generate_ca("self-signed").certificate)
+    (tmp_path / "config").write_text(CONFIG)
+    monkeypatch.setattr(agent_server, "NodeSettings", lambda: NodeSettings(cert_dir=str(tmp_path)))
+    monkeypatch.setattr(agent_server, "_address_of", address_of)
+
+    def trusts(*arguments):
+        return "self-signed" in str(run(*arguments).tls.get_ca_certs())
+
+    assert trusts()
+    assert not trusts("--address", "node:1")
+    assert not trusts("--node", "n", "--kubeconfig", str(tmp_path / "config"))
 
 
 def test_unusable_files_are_reported(run, tmp_path):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from nodeagent import local_client
+from nodeagent.authoring.check import Finding
 from nodeagent.cli import plugins
 from nodeagent.cli.main import main
 from nodeagent.contracts.plugin_report import HookLine, PluginLine, PluginsReport
@@ -116,3 +117,17 @@ def test_name_of_an_installed_third_party_plugin_is_rejected(
 
     assert main(["plugins", "new", "acme"]) == 2
     assert "acme" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 problems found"), (1, "1 problem found"), (2, "2 problems found")])
+def test_number_of_problems_is_printed(
+    count: int, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    finding = Finding(tmp_path / "p.py", 3, "rule", "message")
+    monkeypatch.setattr("nodeagent.authoring.check.check_plugin", lambda *_, **__: [finding] * count)
+
+    code = main(["plugins", "check", str(tmp_path)])
+
+    lines = capsys.readouterr().out.splitlines()
+    assert (code, lines[-1]) == (1 if count else 0, text)
+    assert lines[:-1] == [f"{tmp_path}/p.py:3: rule: message"] * count
