@@ -29,6 +29,11 @@ def test_crun_is_preferred_over_runc_and_the_built_in_runtime(installed):
     assert oci_runtimes.choose_runner("", Path("/s"), host()).name == "own"
 
 
+@pytest.mark.parametrize("name", ["crun", "runc"])
+def test_cgroups_are_used_where_they_can_be_created(installed, name):
+    assert oci_runtimes.choose_runner(name, Path("/s"), host()).command == (f"/bin/{name}", "--root", "/s")
+
+
 def test_runc_is_selected_for_mixed_cgroup_versions(installed):
     assert oci_runtimes.choose_runner("", Path("/s"), host(1, mixed=True)).name == "runc"
 
