@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -169,11 +170,11 @@ class FakePersistentKind(Faults):
 
     def published(self) -> list[Path]:
         """Return the volume directories that are mounted for pods."""
-        return sorted(path.parent for path in self._root.glob(f"pods/*/volume*/{self.name}/*/handle"))
+        return [path.parent for path in _find(self._root, f"pods/*/volume*/{self.name}/*/handle")]
 
     def staged(self) -> list[str]:
         """Return the unique names of the staged volumes."""
-        return [f"kubernetes.io/fake/{DRIVER}^{path.parent.name}" for path in sorted(self._plugin.glob("*/staged"))]
+        return [f"kubernetes.io/fake/{DRIVER}^{path.parent.name}" for path in _find(self._plugin, "*/staged")]
 
     @property
     def _plugin(self) -> Path:
@@ -187,6 +188,13 @@ class FakePersistentKind(Faults):
 
     def _users(self, handle: str) -> list[str]:
         return [str(path) for path in self.published() if (path / "handle").read_text() == handle]
+
+
+def _find(directory: Path, pattern: str) -> list[Path]:
+    """Return the sorted paths that match; the volume manager removes directories in threads at the same time."""
+    while True:
+        with contextlib.suppress(FileNotFoundError):
+            return sorted(directory.glob(pattern))
 
 
 class FakeClaims(Faults):
