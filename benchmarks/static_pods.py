@@ -29,7 +29,7 @@ def run() -> dict[str, float]:
     with started_node(with_api=False) as node:
         agent, result = node.agent, dict[str, float]()
         time.sleep(SETTLE_SECONDS)
-        result |= {"rss_empty": agent.rss_mib(), "idle_empty": idle_percent(agent)}
+        result |= {"idle_empty": idle_percent(agent), "rss_empty": agent.rss_mib()}
 
         cpu, started = agent.cpu_seconds(), time.monotonic()
         files = [agent.write_pod(bench_pod(name)) for name in names()]
