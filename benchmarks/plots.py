@@ -36,10 +36,10 @@ def main() -> int:
 
 def draw(charts: Sequence[tuple[str, Figure, Sequence[dict[str, Any]]]], file: Path) -> None:
     """Write one chart per figure; equal charts result in equal files."""
-    rows = -(-len(charts) // _COLUMNS)
     import matplotlib as mpl
     from matplotlib.figure import Figure as Drawing
 
+    rows = -(-len(charts) // _COLUMNS)
     with mpl.rc_context({"svg.hashsalt": "nodeagent", "svg.fonttype": "none", "font.size": 7}):
         drawing = Drawing(figsize=(_COLUMNS * _WIDTH, rows * _HEIGHT), layout="constrained")
         axes = drawing.subplots(rows, _COLUMNS, squeeze=False).ravel()

@@ -8,7 +8,7 @@ import pytest
 
 
 class FewerMessages:
-    """Plugin of a worker that sends one message per passed test, with its result, instead of five."""
+    """Plugin of a worker that sends the result of a passed test, but not its start, setup, teardown and end."""
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         (worker,) = (plugin for plugin in session.config.pluginmanager.get_plugins() if hasattr(plugin, "sendevent"))

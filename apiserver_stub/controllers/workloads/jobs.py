@@ -321,17 +321,17 @@ class Jobs(OwnerController):
         """Return the active pods to delete: those of no or a repeated index, and in all at least *count*."""
         ranked = sorted(run.active, key=lambda pod: pod["metadata"].get("creationTimestamp", ""), reverse=True)
         ranked.sort(key=progress.ready)
-        unusable: list[Object] = []
-        if run.indexed:
-            indexes, completions = set[int](), run.job["spec"].get("completions") or 0
-            for pod in reversed(ranked):
-                index = progress.index_of(pod, self._names)
-                if index is None or index >= completions or index in indexes:
-                    unusable.append(pod)
-                else:
-                    indexes.add(index)
-        others = [pod for pod in ranked if pod not in unusable]
-        return unusable + others[: max(0, count - len(unusable))]
+        if not run.indexed:
+            return ranked[: max(0, count)]
+        unusable, retained = list[Object](), dict[int, Object]()
+        completions = run.job["spec"].get("completions") or 0
+        for pod in reversed(ranked):
+            index = progress.index_of(pod, self._names)
+            if index is None or index >= completions or index in retained:
+                unusable.append(pod)
+            else:
+                retained[index] = pod
+        return unusable + [*reversed(retained.values())][: max(0, count - len(unusable))]
 
     def _next_indexes(self, run: _Pass, count: int) -> list[int | None]:
         """Return the indexes of the next *count* pods, ``None`` for each of a Job without indexes."""

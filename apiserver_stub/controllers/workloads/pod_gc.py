@@ -62,12 +62,8 @@ class PodGarbageCollector(Controller):
         gone = {name for name in nodes if index.get(_NODES, name) is None}
         self._missing = {name: self._missing.get(name, now) for name in gone}
         expired = {name for name, since in self._missing.items() if now - since >= QUARANTINE_SECONDS}
-        unused = {"", *(name for name in nodes - gone if self._is_out_of_service(index.get(_NODES, name)))}
-        due = [
-            pod
-            for pod in pods
-            if pod.spec.node_name in expired or (pod.deleting and (pod.spec.node_name or "") in unused)
-        ]
+        silent = {"", None, *(name for name in nodes - gone if self._is_out_of_service(index.get(_NODES, name)))}
+        due = [pod for pod in pods if pod.spec.node_name in expired or (pod.deleting and pod.spec.node_name in silent)]
         terminated = [pod for pod in pods if pod.status.phase in FINISHED and not pod.deleting]
         terminated.sort(key=lambda pod: (not _is_evicted(pod), pod.metadata.created_at or "", pod.key))
         return due + terminated[: max(0, len(terminated) - MAX_TERMINATED)]
