@@ -186,7 +186,7 @@ class Evictions:
         spec, now = self._specs.get(uid, {}), self._node.loop.time()
         since = self._added.get(uid, now) - TRANSITION_SECONDS - DELAYED_SECONDS
         low = {signal for signal in self._hard if self._is_low(signal, since, now)}
-        allowed = low - {"memory.available"} or (low and not _has_requests(spec))
+        allowed = low - {"memory.available"} or (low and not _requests_memory(spec))
         critical = spec.get("priority", 0) >= CRITICAL_PRIORITY
         self._verify(allowed and not critical, f"pod {uid} is rejected although no pressure affects it")
 
@@ -281,6 +281,6 @@ def _requested_memory(spec: Mapping[str, Any]) -> int:
     return sum(Quantity.parse(requests.get("memory", "0")).value() for requests in _requests(spec))
 
 
-def _has_requests(spec: Mapping[str, Any]) -> bool:
-    """Return whether a pod requests memory or CPUs, so that it is not BestEffort."""
+def _requests_memory(spec: Mapping[str, Any]) -> bool:
+    """Return whether a pod requests memory, and is therefore not of the class BestEffort."""
     return any("memory" in requests for requests in _requests(spec))
