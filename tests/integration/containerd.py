@@ -101,7 +101,7 @@ class Containerd:
         self._network = Network()
         for name in ("cni", "certs.d", "opt", "cdi"):
             (self.directory / name).mkdir(parents=True, exist_ok=True)
-        (self.directory / "cni" / "10-test.conflist").write_text(self._network.configuration(self.directory))
+        (self.directory / "cni" / "10-test.conflist").write_text(self._network.configuration(self.addresses))
         settings = {"dir": self.directory, "pause": images.PAUSE_IMAGE, "cni_bin": CNI_PLUGINS}
         (self.directory / "config.toml").write_text(CONFIG.format(snapshotter=self._snapshotter(), **settings))
 
@@ -131,6 +131,11 @@ class Containerd:
     def subnet(self) -> str:
         """Network of its pods."""
         return self._network.subnet
+
+    @property
+    def addresses(self) -> Path:
+        """Directory of the assigned addresses, with a directory per network."""
+        return self.directory / "ipam"
 
     def start(self) -> None:
         """Start the daemon, wait until it can run pods, and import both images."""
@@ -298,8 +303,8 @@ class Network:
             return
         raise RuntimeError("no free test network")
 
-    def configuration(self, directory: Path) -> str:
-        """Return the CNI configuration list."""
+    def configuration(self, addresses: Path) -> str:
+        """Return the CNI configuration list; *addresses* is the directory of assigned ones."""
         bridge: dict[str, Any] = {
             "type": "bridge",
             "bridge": self.bridge,
@@ -307,7 +312,7 @@ class Network:
             "hairpinMode": True,
             "ipam": {
                 "type": "host-local",
-                "dataDir": str(directory / "ipam"),
+                "dataDir": str(addresses),
                 "ranges": [[{"subnet": self.subnet}]],
                 "routes": [{"dst": "0.0.0.0/0"}],
             },

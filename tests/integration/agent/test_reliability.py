@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from tests.integration.agent.conftest import Node
 from tests.integration.programs import NodeAgent, simple_pod, wait_until
 from tests.integration.reference import new_api_server
 
+CNI_RESULTS = Path("/var/lib/cni/results")
 STAY = "trap 'exit 0' TERM; while true; do sleep 0.2; done"
 
 
@@ -93,6 +95,28 @@ def test_killed_agent_causes_no_restarts_and_leaves_no_files(own: Node) -> None:
         own.runtime.restart()
         wait_until(nothing_left, "no container is left after a restart of the runtime", 30)
     wait_until(lambda: list((own.agent.root / "pods").iterdir()) == [], "no directory is left", 30)
+
+
+@pytest.mark.timeout(180)
+def test_pod_whose_network_state_was_torn_ends_and_frees_its_address(own: Node) -> None:
+    addresses = own.runtime.addresses
+    own.agent.plugins = {"cni_state": {"address_dir": str(addresses)}}
+    own.api.create_pod(simple_pod("web", STAY, nodeName="node-1"))
+    pod = own.phase("web", "Running")
+    own.agent.kill()
+    [address] = addresses.glob(f"*/{pod['status']['podIP']}")
+    [result] = CNI_RESULTS.glob(f"*-{address.read_text().split()[0]}-eth0")
+    for file in (result, address):  # As a loss of power leaves them.
+        os.truncate(file, 0)
+    own.api.delete_pod("web")
+
+    own.agent.begin()
+
+    own.gone("web", 90)
+    wait_until(lambda: not address.exists(), "the address is free", 60)
+    assert not result.exists()
+    removed = [line for line in own.agent.log.read_text().splitlines() if "Removed torn CNI file" in line]
+    assert any(str(address) in line for line in removed), removed
 
 
 @pytest.mark.timeout(180)
