@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 from collections import Counter
@@ -19,10 +20,11 @@ from nodeagent.simulation.invariants import Invariants
 from nodeagent.simulation.node import MAX_PIDS, NAMESPACE, Node
 from nodeagent.simulation.pods import make_debugger, make_pod
 from nodeagent.simulation.pressure import MIB
-from nodeagent.simulation.runtime import Container
+from nodeagent.simulation.runtime import Container, RuntimeProblem
 
 _DEBUGGERS = 2
 """Largest number of ephemeral containers of a pod."""
+_IMAGES, _OTHER_IMAGES = 8, 8
 _PRIORITIES = (0, 0, 10, 1000)
 
 
@@ -53,6 +55,7 @@ class Actions:
         node.driver.recover()
         node.host.press(pids=0)
         node.memory.recover()
+        node.disks.recover()
         self._invariants.observe_pressure()
         node.runtime.report_truly()
         node.logind.down = False
@@ -71,6 +74,8 @@ class Actions:
             # Critical pods have no time to end in a shutdown.
             priorities = _PRIORITIES if self._node.shuts_down else (*_PRIORITIES, CRITICAL_PRIORITY)
             shape["priority"] = random.Random(f"{self._seed}/priority/{uid}").choice(priorities)
+            image = random.Random(f"{self._seed}/image/{uid}").randrange(_IMAGES)
+            shape["image"] = f"registry.test/app:{image}"
         pod = make_pod(name, uid, **shape)
         try:
             self._node.server.create(PODS, pod, NAMESPACE)
@@ -164,9 +169,10 @@ class Actions:
 
     def remove_images(self) -> None:
         """Remove the images that no container uses, as an operator does."""
-        used = {container.config.image.image for container in self._node.runtime.containers.values()}
-        for name in [name for name in self._node.runtime.images if name not in used]:
-            del self._node.runtime.images[name]
+        runtime = self._node.runtime
+        used = {container.config.image.image for container in runtime.containers.values()}
+        self._node.disks.remove_images([name for name in runtime.images if name not in used])
+        self._invariants.observe_pressure()
 
     def exit_container(self, which: int, code: int) -> bool | None:
         if (container := self._container(which)) is None:
@@ -336,6 +342,13 @@ class Actions:
         failing[call] = probability
         self._delay_stops(seconds, lambda: failing.pop(call, None))
 
+    def disturb_images(self, call: str, hangs: bool, seconds: float) -> None:
+        """Make a call of the image service fail or hang."""
+        if hangs:
+            self.hang_runtime(call, seconds)
+        else:
+            self.fail_runtime(call, 1.0, seconds)
+
     def slow_runtime(self, factor: float, seconds: float) -> None:
         latency = self._node.runtime_latency
         latency.factor = factor
@@ -390,6 +403,24 @@ class Actions:
             invariants.observe_pressure()
 
         self._after(seconds, recover)
+
+    def use_disk(self, disk: str, percent: int, seconds: float) -> None:
+        """Write files until at most *percent* of a disk remain, for some time."""
+        node, invariants = self._node, self._invariants
+        node.disks.leave(disk, percent)
+        invariants.observe_pressure()
+
+        def recover() -> None:
+            node.disks.recover()
+            invariants.observe_pressure()
+
+        self._after(seconds, recover)
+
+    def pull_images(self, first: int, count: int) -> None:
+        """Pull images that no pod uses, as an operator does."""
+        for number in range(first, first + count):
+            with contextlib.suppress(RuntimeProblem):
+                self._node.runtime.add_image(f"registry.test/other:{number % _OTHER_IMAGES}")
 
     def disturb_plugin(self, hangs: bool, seconds: float) -> None:
         name, plugin = "hangs" if hangs else "raises", self._node.unruly

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from nodeagent.base.quantity import Quantity
+from nodeagent.contracts.stats import PodUsage
 from nodeagent.simulation.api_objects import FINISHED
 from nodeagent.simulation.apiserver import NODES, PODS
+from nodeagent.simulation.disks import CAPACITY_BYTES, IMAGEFS, LEAST_PERCENT, NODEFS
+from nodeagent.simulation.lows import Lows
 from nodeagent.simulation.node import MAX_PIDS, NODE, Node
 from nodeagent.simulation.pressure import HARD_BYTES, SOFT_BYTES, SOFT_GRACE_SECONDS, SOFT_SECONDS
 
@@ -16,6 +19,8 @@ CRITICAL_PRIORITY = 2_000_000_000
 TRANSITION_SECONDS = 300.0
 CHECK_SECONDS = 11.0
 """Interval of the checks of the agent, rounded up."""
+RECLAIM_SECONDS = 31.0
+"""The same with the time in which a check removes images and containers."""
 DELAYED_SECONDS = 130.0
 """Longest time in which the agent does not check the node because it waits for evicted pods."""
 _REPORTED_SECONDS = 60.0
@@ -23,45 +28,10 @@ _REPORTED_SECONDS = 60.0
 _START_SECONDS = 30.0
 _LEAST_GRACE, _LEAST_TIMEOUT = 1, 2
 _REJECTED = "The node had condition: "
-_OTHER_ENDS = ("Evicted", "DeadlineExceeded", "Terminated")
-_CONDITIONS = {"memory.available": "MemoryPressure", "pid.available": "PIDPressure"}
-
-
-class Lows:
-    """Times at which a resource was below a limit, in order."""
-
-    def __init__(self) -> None:
-        self._times: list[tuple[float, float]] = []
-        self._since: float | None = None
-
-    def observe(self, now: float, *, low: bool) -> None:
-        """Record whether the resource is below the limit from *now* on."""
-        if low and self._since is None:
-            self._since = now
-        elif not low and self._since is not None:
-            self._times.append((self._since, now))
-            self._since = None
-
-    def times(self, now: float) -> list[tuple[float, float]]:
-        """Return start and end of each time until *now*."""
-        return self._times if self._since is None else [*self._times, (self._since, now)]
-
-    def within(self, start: float, now: float) -> bool:
-        """Return whether the resource was below the limit at a time since *start*."""
-        return any(end >= start for _, end in self.times(now))
-
-    def since(self, now: float, gap: float) -> float | None:
-        """Return since when the resource has been below the limit, without regard to times of up to *gap* seconds."""
-        start, until = None, now
-        for begin, end in reversed(self.times(now)):
-            if until - end > gap:
-                break
-            start = until = begin
-        return start
-
-    def forget(self, before: float) -> None:
-        """Drop the times that ended before a time."""
-        self._times = [each for each in self._times if each[1] >= before]
+_OTHER_ENDS = ("Evicted", "DeadlineExceeded", "Terminated", "UnexpectedAdmissionError")
+"""Reasons with which an evicted pod can end; after a restart of the agent, it can be rejected at the same time."""
+MEMORY, PIDS, DISKS = "memory.available", "pid.available", (NODEFS, IMAGEFS)
+_CONDITIONS = {"MemoryPressure": (MEMORY,), "PIDPressure": (PIDS,), "DiskPressure": DISKS}
 
 
 @dataclass(slots=True)
@@ -77,18 +47,23 @@ class Eviction:
 
 
 class Evictions:
-    """Verifies the evictions on a node whose memory and process IDs can run low.
+    """Verifies the evictions on a node whose memory, disks and process IDs can run low.
 
     :param verify: records a violation with a text if a condition does not hold.
+    :param removable_images: returns the images that the agent can remove instead of pods.
     :param delays: start and end of the times at which the agent may observe the node later than intended.
     """
 
     def __init__(
-        self, node: Node, verify: Callable[[object, str], None], delays: Collection[tuple[float, float]]
+        self,
+        node: Node,
+        verify: Callable[[object, str], None],
+        delays: Collection[tuple[float, float]],
+        removable_images: Callable[[], Collection[str]],
     ) -> None:
-        self._node, self._verify, self._delays = node, verify, delays
-        self._hard = {"memory.available": Lows(), "pid.available": Lows()}
-        self._soft = {"memory.available": Lows()}
+        self._node, self._verify, self._delays, self._removable_images = node, verify, delays, removable_images
+        self._hard = {signal: Lows() for signal in (MEMORY, PIDS, *DISKS)}
+        self._soft = {MEMORY: Lows()}
         self._specs: dict[str, Mapping[str, Any]] = {}
         self._added: dict[str, float] = {}
         self._evicted: dict[str, Eviction] = {}
@@ -101,10 +76,13 @@ class Evictions:
     def observe(self) -> None:
         """Record whether the resources are low now."""
         now, available = self._node.loop.time(), self._node.memory.available
-        self._hard["memory.available"].observe(now, low=available < HARD_BYTES)
-        self._soft["memory.available"].observe(now, low=available < SOFT_BYTES)
+        self._hard[MEMORY].observe(now, low=available < HARD_BYTES)
+        self._soft[MEMORY].observe(now, low=available < SOFT_BYTES)
         pids = self._node.host.stats.node_usage.current_pids or 0
-        self._hard["pid.available"].observe(now, low=MAX_PIDS - pids < MAX_PIDS // 10)
+        self._hard[PIDS].observe(now, low=MAX_PIDS - pids < MAX_PIDS // 10)
+        for signal in DISKS:
+            low = self._node.disks.available(signal) * 100 < CAPACITY_BYTES * LEAST_PERCENT
+            self._hard[signal].observe(now, low=low)
 
     def added(self, uid: str, spec: Mapping[str, Any]) -> None:
         """Record a new pod of the API server."""
@@ -129,17 +107,26 @@ class Evictions:
         for other in node.agent.context.pods.active() if node.agent is not None else ():
             if self._is_candidate(other.uid):
                 self._verify(rank <= self._rank(other.uid, signal), f"{text} instead of pod {other.uid}")
+        if signal == IMAGEFS or (signal == NODEFS and not node.disks.are_separate):
+            images = self._removable_images()
+            self._verify(not images, f"{text} instead of the images {sorted(images)}")
         pod, graces = self._find(uid), graces or [_LEAST_GRACE]
         terminating = pod is None or "deletionTimestamp" in pod["metadata"]
         self._evicted[uid] = Eviction(node.process, min(graces), max(graces), terminating)
 
     def _permitted_graces(self, uid: str, signal: str, now: float) -> list[int]:
         """Return the grace periods with which the agent may evict a pod because of a signal; none without pressure."""
-        graces = [_LEAST_GRACE] if self._hard[signal].within(now - CHECK_SECONDS, now) else []
-        since = self._soft[signal].since(now, CHECK_SECONDS) if signal in self._soft else None
+        interval = self._interval(now, 2 * RECLAIM_SECONDS)
+        graces = [_LEAST_GRACE] if self._hard[signal].within(now - interval, now) else []
+        since = self._soft[signal].since(now, interval) if signal in self._soft else None
         if since is not None and now - since >= SOFT_SECONDS:
             graces.append(SOFT_GRACE_SECONDS)
         return graces
+
+    def _interval(self, now: float, seconds: float) -> float:
+        """Return the longest interval between checks of the agent in the latest *seconds*."""
+        reclaimed = any(self._hard[signal].within(now - seconds, now) for signal in DISKS)
+        return RECLAIM_SECONDS if reclaimed else CHECK_SECONDS
 
     def _is_candidate(self, uid: str) -> bool:
         agent, spec = self._node.agent, self._specs.get(uid)
@@ -152,10 +139,10 @@ class Evictions:
         """Return the rank of a pod among those to evict; the lowest is evicted first."""
         spec, usage = self._specs.get(uid, {}), self._node.usage.sample.get(uid)
         priority = spec.get("priority", 0)
-        if signal == "pid.available":
+        if signal == PIDS:
             return priority, usage is not None
-        used = (usage.memory.working_set_bytes or 0) if usage is not None and usage.memory is not None else 0
-        requested = _requested_memory(spec)
+        used = _used(usage, signal, separate=self._node.disks.are_separate) if usage is not None else 0
+        requested = _requested_memory(spec) if signal == MEMORY else 0
         return usage is not None, used <= requested, priority, requested - used
 
     def verify_stop(self, uid: str, timeout_seconds: int) -> None:
@@ -186,7 +173,7 @@ class Evictions:
         spec, now = self._specs.get(uid, {}), self._node.loop.time()
         since = self._added.get(uid, now) - TRANSITION_SECONDS - DELAYED_SECONDS
         low = {signal for signal in self._hard if self._is_low(signal, since, now)}
-        allowed = low - {"memory.available"} or (low and not _requests_memory(spec))
+        allowed = low - {MEMORY} or (low and not _requests_memory(spec))
         critical = spec.get("priority", 0) >= CRITICAL_PRIORITY
         self._verify(allowed and not critical, f"pod {uid} is rejected although no pressure affects it")
 
@@ -202,26 +189,28 @@ class Evictions:
         """Verify the conditions that the agent reports."""
         old, new = _conditions(before), _conditions(node)
         now = self._node.loop.time()
-        for signal, condition in _CONDITIONS.items():
+        for condition, signals in _CONDITIONS.items():
             if old.get(condition) == new.get(condition):
                 continue
             if new.get(condition) == "True":
-                reported = self._is_low(signal, now - TRANSITION_SECONDS - DELAYED_SECONDS, now)
+                start = now - TRANSITION_SECONDS - DELAYED_SECONDS
+                reported = any(self._is_low(signal, start, now) for signal in signals)
                 self._verify(reported, f"the node reports {condition} without pressure")
             elif old.get(condition) == "True":
-                low = self._was_observed(signal, now)
+                low = any(self._was_observed(signal, now) for signal in signals)
                 self._verify(not low, f"the node stops to report {condition} within the transition period")
 
     def _was_observed(self, signal: str, now: float) -> bool:
         """Return whether this process of the agent must have observed pressure within the transition period."""
         if now < self._node.started_at + _START_SECONDS:  # The first report can precede the first check.
             return False
+        interval = self._interval(now, TRANSITION_SECONDS + DELAYED_SECONDS)
         acted = self._acted.get(signal, float("-inf"))
-        if acted > self._node.started_at and acted > now - TRANSITION_SECONDS + CHECK_SECONDS:
+        if acted > self._node.started_at and acted > now - TRANSITION_SECONDS + interval:
             return True
         return any(
-            end > now - TRANSITION_SECONDS + CHECK_SECONDS
-            and end - start >= CHECK_SECONDS
+            end > now - TRANSITION_SECONDS + interval
+            and end - start >= interval
             and start >= self._node.started_at + _START_SECONDS
             and self._latest <= start - DELAYED_SECONDS
             and not self._was_disturbed(start, now)
@@ -239,11 +228,11 @@ class Evictions:
         if max(self._faulty_at, node.started_at) > start or self._was_disturbed(start, now):
             return
         reported = _conditions(node.server.find(NODES, "", NODE))
-        for signal, condition in _CONDITIONS.items():
-            since = self._widest(signal).since(now, 0.0)
-            if since is not None and since <= start and not since - DELAYED_SECONDS < self._latest < since:
-                text = f"the node does not report {condition}, although it lasts for {now - since:.0f} s"
-                self._verify(reported.get(condition) == "True", text)
+        for condition, signals in _CONDITIONS.items():
+            for since in [self._widest(signal).since(now, 0.0) for signal in signals]:
+                if since is not None and since <= start and not since - DELAYED_SECONDS < self._latest < since:
+                    text = f"the node does not report {condition}, although it lasts for {now - since:.0f} s"
+                    self._verify(reported.get(condition) == "True", text)
 
     def _was_disturbed(self, start: float, now: float) -> bool:
         """Return whether a fault may have prevented the agent from checking the node regularly since a time."""
@@ -271,6 +260,18 @@ class Evictions:
 def _conditions(node: Mapping[str, Any] | None) -> dict[str, str]:
     status = (node or {}).get("status") or {}
     return {each["type"]: each["status"] for each in status.get("conditions") or ()}
+
+
+def _used(usage: PodUsage, signal: str, *, separate: bool) -> int:
+    """Return the usage of a pod that counts for a signal.
+
+    :param separate: whether writable layers are on another disk than logs.
+    """
+    if signal == MEMORY:
+        return (usage.memory.working_set_bytes or 0) if usage.memory is not None else 0
+    counted = [each.logs for each in usage.containers if signal == NODEFS or not separate]
+    counted += [each.rootfs for each in usage.containers if signal == IMAGEFS or not separate]
+    return sum(each.used_bytes or 0 for each in counted if each is not None)
 
 
 def _requests(spec: Mapping[str, Any]) -> list[Mapping[str, str]]:

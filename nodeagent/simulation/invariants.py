@@ -12,6 +12,7 @@ from nodeagent.simulation.apiserver import NODES, PODS, Change
 from nodeagent.simulation.config_volumes import MOUNT_PATH, is_complete, read_files
 from nodeagent.simulation.container_order import ContainerOrder
 from nodeagent.simulation.evictions import Evictions
+from nodeagent.simulation.image_removals import ImageRemovals
 from nodeagent.simulation.logind import DELAY_SECONDS
 from nodeagent.simulation.node import CPUS, SHUTDOWN_SECONDS, Node
 from nodeagent.simulation.pods import RULE_CODE
@@ -62,7 +63,10 @@ class Invariants(Observer, Receiver):
         self._outcomes: dict[tuple[str, str], list[int]] = {}
         self._order = ContainerOrder(node.runtime.running)
         self._reported, self._rate = ReportedStatus(), RestartRate()
-        self._evictions = Evictions(node, self._verify, self.delays) if node.has_pressure else None
+        self._images = ImageRemovals(node, self._verify, self.delays) if node.has_pressure else None
+        self._evictions = None
+        if self._images is not None:
+            self._evictions = Evictions(node, self._verify, self.delays, self._images.removable)
         node.runtime.observer = self
         node.server.changed = self._changed
         node.network.receiver = self
@@ -102,6 +106,8 @@ class Invariants(Observer, Receiver):
                 return
             uid, what = container.sandbox.uid, f"container {container.name}"
         else:
+            if name == "RemoveImage" and self._images is not None:
+                self._images.removing(request.image.image)
             if name == "StopContainer":
                 container = self._node.runtime.containers.get(request.container_id)
                 self._verify_stop(container)
@@ -172,6 +178,11 @@ class Invariants(Observer, Receiver):
         """Record the pressure of the node."""
         if self._evictions is not None:
             self._evictions.observe()
+        if self._images is not None:
+            self._images.observe()
+
+    def stored(self) -> None:
+        self.observe_pressure()
 
     def verify_pressure(self) -> None:
         """Verify that the pressure of the node is reported."""
@@ -352,6 +363,8 @@ class Invariants(Observer, Receiver):
         self._reported.forget(retained_uids)
         if self._evictions is not None:
             self._evictions.forget(retained_uids)
+        if self._images is not None:
+            self._images.forget()
         self._rate.forget(retained_uids)
         self._permitted = {key for key in self._permitted if key[0] in existing}
         self._modified &= retained_uids

@@ -38,6 +38,7 @@ from nodeagent.pluginmanager import GROUP, PluginManager
 from nodeagent.simulation.amounts import linux_resources
 from nodeagent.simulation.apiserver import SimulatedApiServer
 from nodeagent.simulation.channel import SimulatedChannel
+from nodeagent.simulation.disks import SimulatedDisks
 from nodeagent.simulation.logind import SimulatedLogind
 from nodeagent.simulation.pressure import (
     EVICTION_SETTINGS,
@@ -169,7 +170,7 @@ class Node:
     :param directory: the disk; retained while the agent crashes.
     :param plugins: plugins under test by name, loaded in addition to the bundled ones.
     :param shuts_down: whether the node has logind, and time for the pods before it shuts down.
-    :param has_pressure: whether the memory of the node is simulated, which can run low.
+    :param has_pressure: whether memory and disks of the node are simulated, which can run low.
     """
 
     def __init__(
@@ -191,7 +192,8 @@ class Node:
         self.driver = SimulatedDriver(seed, directory / "root", self._is_running)
         self.memory = SimulatedMemory(seed, self.runtime)
         self.shuts_down, self.has_pressure, self.eviction_observer = shuts_down, has_pressure, EvictionObserver()
-        self.usage = SimulatedStats(self.memory, self.runtime, self.clock)
+        self.disks = SimulatedDisks(seed, self.runtime, self.clock, directory / "root")
+        self.usage = SimulatedStats(self.memory, self.disks, self.runtime, self.clock)
         if has_pressure:
             self.host = Host(self.driver, self.usage, str(MEMORY_BYTES))
         else:
@@ -209,7 +211,7 @@ class Node:
         self.failure: BaseException | None = None
         """Exception with which the agent ended on its own."""
         self._plugins = dict(plugins)
-        self._bundled = PLUGINS | {"shutdown"} if shuts_down else PLUGINS
+        self._bundled = PLUGINS | ({"shutdown"} if shuts_down else set()) | ({"image_gc"} if has_pressure else set())
         self.manifests.mkdir(parents=True, exist_ok=True)
         (directory / "logs").mkdir(exist_ok=True)
         release = random.Random(f"{seed}/release").choice((OLDEST, NEWEST))
@@ -231,7 +233,7 @@ class Node:
             (status_inputs, "swap_capacity_bytes", lambda: 0),
             # Each start of the agent would read the metadata of all installed distributions.
             (importlib.metadata, "entry_points", functools.cache(importlib.metadata.entry_points)),
-            *(self.memory.files().replacements() if self.has_pressure else ()),
+            *((*self.memory.files().replacements(), *self.disks.replacements()) if self.has_pressure else ()),
         ]
 
     def _is_running(self, pod_uid: str) -> bool:
@@ -243,6 +245,7 @@ class Node:
         for record in (stats.calls, cgroups.removed, cgroups.killed, cgroups.limited, driver.calls, driver.requests):
             record.clear()
         self.memory.forget()
+        self.disks.forget()
         for provider in devices:
             provider.allocated.clear()
             provider.starting.clear()

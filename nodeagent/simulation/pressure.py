@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from nodeagent import hookimpl
 from nodeagent.base.simulation.clock import SimulatedClock
-from nodeagent.contracts.stats import ContainerUsage, MemoryStats, NodeUsage, PodUsage
+from nodeagent.contracts.stats import ContainerUsage, FilesystemStats, MemoryStats, NodeUsage, PodUsage
 from nodeagent.model.pod import Pod
+from nodeagent.simulation.disks import EVICTION_THRESHOLDS, IMAGEFS, NODEFS, SimulatedDisks
 from nodeagent.simulation.kernel_files import KernelFiles
 from nodeagent.simulation.runtime import Container, SimulatedRuntime
 from nodeagent.testing import FakeStats
@@ -21,7 +22,7 @@ SOFT_SECONDS = 20
 SOFT_GRACE_SECONDS = 5
 """Longest grace period of pods that are evicted because of the soft threshold."""
 EVICTION_SETTINGS = {
-    "eviction_hard": {"memory.available": "500Mi", "pid.available": "10%"},
+    "eviction_hard": {"memory.available": "500Mi", "pid.available": "10%", **EVICTION_THRESHOLDS},
     "eviction_soft": {"memory.available": "1000Mi"},
     "eviction_soft_grace_period": {"memory.available": f"{SOFT_SECONDS}s"},
     "eviction_max_pod_grace_period": SOFT_GRACE_SECONDS,
@@ -84,16 +85,19 @@ class SimulatedStats(FakeStats):
     :ivar sample: the usage of pods that was measured last, by UID.
     """
 
-    def __init__(self, memory: SimulatedMemory, runtime: SimulatedRuntime, clock: SimulatedClock) -> None:
+    def __init__(
+        self, memory: SimulatedMemory, disks: SimulatedDisks, runtime: SimulatedRuntime, clock: SimulatedClock
+    ) -> None:
         super().__init__()
-        self._memory, self._runtime, self._clock = memory, runtime, clock
+        self._memory, self._disks, self._runtime, self._clock = memory, disks, runtime, clock
         self.sample: dict[str, PodUsage] = {}
 
     async def node(self, *, fresh: bool = False) -> NodeUsage:
         usage = await super().node(fresh=fresh)
         available = self._memory.available
         memory = MemoryStats(self._now(), available_bytes=available, working_set_bytes=MEMORY_BYTES - available)
-        return replace(usage, memory=memory)
+        files, images = (self._disks.filesystem(signal, self._now()) for signal in (NODEFS, IMAGEFS))
+        return replace(usage, memory=memory, filesystem=files, image_filesystem=images)
 
     async def pods(self, *, fresh: bool = False, volumes: bool = True) -> Sequence[PodUsage]:
         self._measure()
@@ -113,7 +117,10 @@ class SimulatedStats(FakeStats):
         now = self._now()
         for container in self._runtime.running():
             memory = MemoryStats(now, working_set_bytes=self._memory.usage(container))
-            pods[container.sandbox.uid].append(ContainerUsage(container.name, container.started_at, memory=memory))
+            layer = FilesystemStats(now, used_bytes=self._disks.layer(container))
+            logs = FilesystemStats(now, used_bytes=self._disks.logs(container))
+            usage = ContainerUsage(container.name, container.started_at, memory=memory, rootfs=layer, logs=logs)
+            pods[container.sandbox.uid].append(usage)
         self.sample = {}
         for uid, containers in pods.items():
             total = sum(each.memory.working_set_bytes or 0 for each in containers if each.memory is not None)

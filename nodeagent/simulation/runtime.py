@@ -83,6 +83,7 @@ class Container:
     config: Any
     created_at: int
     state: Any = cri.CONTAINER_CREATED
+    existing_since: float = 0.0
     started_at: int = 0
     finished_at: int = 0
     exit_code: int = 0
@@ -142,6 +143,29 @@ class Container:
         return self._listed
 
 
+class NoSpace(Exception):
+    """An image does not fit on its disk."""
+
+
+class ImageStore:
+    """Disk of the images: unlimited, with images of one size.
+
+    :ivar mount_point: that of its file system.
+    """
+
+    mount_point = "/simulated/images"
+
+    def size(self, name: str) -> int:
+        """Return the size of an image in bytes."""
+        return 1_000_000
+
+    def reserve(self, name: str) -> None:
+        """Reserve the space of a new image.
+
+        :raises NoSpace: it does not fit.
+        """
+
+
 class Observer:
     """Notifications about changes in the runtime, for invariants."""
 
@@ -166,6 +190,9 @@ class Observer:
     def ended(self, container: Container, cause: str) -> None:
         """Record the end of a container, with its cause: exit, stopped, killed, sandbox, removed or power."""
 
+    def stored(self) -> None:
+        """Record a change of the images, or of the containers that exist."""
+
 
 class SimulatedRuntime:
     """Container runtime in memory.
@@ -181,7 +208,7 @@ class SimulatedRuntime:
         self.sandboxes: dict[str, Sandbox] = {}
         self.containers: dict[str, Container] = {}
         self.images: dict[str, Any] = {}
-        self.observer = Observer()
+        self.observer, self.image_store = Observer(), ImageStore()
         self.down = False
         self.hanging: set[str] = set()
         self.failing: dict[str, float] = {}
@@ -304,6 +331,24 @@ class SimulatedRuntime:
         for container in self.containers.values():
             container.message = None
 
+    def add_image(self, name: str) -> None:
+        """Store an image.
+
+        :raises RuntimeProblem: the disk has no space for it.
+        """
+        if name not in self.images:
+            try:
+                self.image_store.reserve(name)
+            except NoSpace:
+                raise RuntimeProblem("unknown", f"failed to extract {name}: no space left on device") from None
+        self.images[name] = cri.Image(
+            id=name,
+            repo_tags=[name],
+            repo_digests=[f"{name.rpartition(':')[0]}@sha256:{abs(_number(name)):064x}"],
+            size=self.image_store.size(name),
+        )
+        self.observer.stored()
+
     def running(self) -> list[Container]:
         """Return the running containers."""
         return [each for each in self.containers.values() if each.running]
@@ -366,6 +411,7 @@ class SimulatedRuntime:
             for container in [c for c in self.containers.values() if c.sandbox is sandbox]:
                 del self.containers[container.id]
             del self.sandboxes[sandbox.id]
+            self.observer.stored()
             self._trace.add("sandbox", f"remove {sandbox.id}")
         return cri.RemovePodSandboxResponse()
 
@@ -405,8 +451,10 @@ class SimulatedRuntime:
                 raise RuntimeProblem("unknown", f"failed to reserve container name: it is reserved for {known.id}")
         if request.config.image.image not in self.images:
             raise RuntimeProblem("not found", f"image {request.config.image.image} not found")
-        container = Container(f"c{next(self._numbers):06d}", sandbox, request.config, self._now_ns())
+        number, now = next(self._numbers), self._clock.now()
+        container = Container(f"c{number:06d}", sandbox, request.config, self._now_ns(), existing_since=now)
         self.containers[container.id] = container
+        self.observer.stored()
         return cri.CreateContainerResponse(container_id=container.id)
 
     def _StartContainer(self, request: Any) -> Any:
@@ -455,6 +503,7 @@ class SimulatedRuntime:
             if container.running:
                 self._end(container, 137, "Error", "removed")
             del self.containers[container.id]
+            self.observer.stored()
             self._changed("/containers/delete")
         return cri.RemoveContainerResponse()
 
@@ -522,13 +571,7 @@ class SimulatedRuntime:
 
     async def _PullImage(self, request: Any) -> Any:
         await asyncio.sleep(self.random.random() * 5)
-        name = request.image.image
-        self.images[name] = cri.Image(
-            id=name,
-            repo_tags=[name],
-            repo_digests=[f"{name.rpartition(':')[0]}@sha256:{abs(_number(name)):064x}"],
-            size=1_000_000,
-        )
+        self.add_image(name := request.image.image)
         return cri.PullImageResponse(image_ref=name)
 
     def _ImageStatus(self, request: Any) -> Any:
@@ -542,14 +585,15 @@ class SimulatedRuntime:
         name = request.image.image
         if any(each.config.image.image == name and each.running for each in self.containers.values()):
             self._trace.add("image", f"remove {name}, which is in use")
-        self.images.pop(name, None)
+        if self.images.pop(name, None) is not None:
+            self.observer.stored()
         return cri.RemoveImageResponse()
 
     def _ImageFsInfo(self, _request: Any) -> Any:
         usage = cri.FilesystemUsage(
             timestamp=self._now_ns(),
-            fs_id=cri.FilesystemIdentifier(mountpoint="/simulated/images"),
-            used_bytes=cri.UInt64Value(value=len(self.images) * 1_000_000),
+            fs_id=cri.FilesystemIdentifier(mountpoint=self.image_store.mount_point),
+            used_bytes=cri.UInt64Value(value=sum(map(self.image_store.size, self.images))),
             inodes_used=cri.UInt64Value(value=len(self.images) * 10),
         )
         return cri.ImageFsInfoResponse(image_filesystems=[usage])

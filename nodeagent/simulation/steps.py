@@ -41,11 +41,11 @@ def _round(seed: object, number: int) -> list[Step]:
 def _pressures(seed: object, number: int, end: float) -> list[Step]:
     """Return the steps of one round that use up resources, which do not change the other steps."""
     chance = random.Random(f"{seed}/pressures/{number}")
-    kinds = list(PRESSURES)
+    kinds, weights = list(PRESSURES), [weight for weight, _ in PRESSURES.values()]
     steps = []
-    for _ in range(chance.choice((0, 0, 1, 2, 4))):
-        at, kind = chance.uniform(number * ROUND_SECONDS, end), chance.choice(kinds)
-        steps.append(Step(round(at, 3), kind, PRESSURES[kind](chance)))
+    for _ in range(chance.choice((0, 0, 3, 8, 20))):
+        at, (kind,) = chance.uniform(number * ROUND_SECONDS, end), chance.choices(kinds, weights)
+        steps.append(Step(round(at, 3), kind, PRESSURES[kind][1](chance)))
     return steps
 
 
@@ -184,6 +184,20 @@ def _use_memory(chance: random.Random) -> dict[str, Any]:
     return {"available": chance.choice((50, 300, 450, 600, 950)), "seconds": round(chance.expovariate(1 / 60), 1)}
 
 
+def _use_disk(chance: random.Random) -> dict[str, Any]:
+    disk, percent = chance.choice(("nodefs.available", "imagefs.available")), chance.choice((3, 7, 11, 12, 13, 14))
+    return {"disk": disk, "percent": percent, "seconds": round(chance.expovariate(1 / 300), 1)}
+
+
+def _pull_images(chance: random.Random) -> dict[str, Any]:
+    return {"first": chance.randrange(8), "count": chance.randrange(1, 6)}
+
+
+def _disturb_images(chance: random.Random) -> dict[str, Any]:
+    call = chance.choice(("RemoveImage", "ListImages", "ImageFsInfo", "PullImage"))
+    return {"call": call, "hangs": chance.random() < 0.5, **_seconds(chance)}
+
+
 def _none(chance: random.Random) -> dict[str, Any]:
     return {}
 
@@ -275,7 +289,12 @@ _ORDINARY = {
     "remove_images",
     "stop_agent",
 }
-PRESSURES: dict[str, Callable[[random.Random], dict[str, Any]]] = {"use_memory": _use_memory}
-"""Arguments by kind of the steps that use up a resource of the node."""
+PRESSURES: dict[str, tuple[float, Callable[[random.Random], dict[str, Any]]]] = {
+    "use_memory": (2, _use_memory),
+    "use_disk": (4, _use_disk),
+    "pull_images": (2, _pull_images),
+    "disturb_images": (1, _disturb_images),
+}
+"""Weight and arguments by kind of the steps that use up a resource of the node, or affect how it is reclaimed."""
 _RESTARTS = {"stop_agent", "crash_agent", "lose_power", "shut_down"}
 FAULTS = (frozenset(_KINDS) | frozenset(PRESSURES)) - _ORDINARY

@@ -1,6 +1,8 @@
 """A node without an agent, whose runtime and API server a test changes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,9 +10,10 @@ from typing import Any
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.base.simulation.clock import SimulatedClock
 from nodeagent.base.simulation.latency import Latency
-from nodeagent.contracts.stats import MemoryStats, NodeUsage, PodUsage
+from nodeagent.contracts.stats import ContainerUsage, FilesystemStats, MemoryStats, NodeUsage, PodUsage
 from nodeagent.simulation.apiserver import LEASES, NODES, PODS, Change
 from nodeagent.simulation.convergence import Convergence
+from nodeagent.simulation.disks import CAPACITY_BYTES, IMAGEFS, NODEFS
 from nodeagent.simulation.invariants import Invariants
 from nodeagent.simulation.node import MAX_PIDS
 from nodeagent.simulation.pressure import MIB, EvictionObserver
@@ -43,7 +46,9 @@ class Loop:
 class Runtime:
     sandboxes: dict[str, Sandbox] = field(default_factory=dict)
     containers: dict[str, Container] = field(default_factory=dict)
+    images: dict[str, Any] = field(default_factory=dict)
     observer: Any = None
+    image_store: Any = None
 
     def running(self) -> list[Container]:
         return [container for container in self.containers.values() if container.running]
@@ -75,6 +80,18 @@ class Memory:
     sample: dict[str, PodUsage] = field(default_factory=dict)
 
 
+@dataclass
+class Disks:
+    """Available bytes of the disks by signal."""
+
+    free: dict[str, int] = field(default_factory=lambda: {NODEFS: CAPACITY_BYTES, IMAGEFS: CAPACITY_BYTES})
+    are_separate: bool = True
+    released_at: float = -1000.0
+
+    def available(self, signal: str) -> int:
+        return self.free[signal]
+
+
 class Host:
     """A node without an agent, whose runtime and API server the test changes."""
 
@@ -87,6 +104,7 @@ class Host:
         self.has_pressure, self.started_at, self.eviction_observer = has_pressure, 0.0, EvictionObserver()
         self._phases: dict[str, Any] = {}
         self.memory = self.usage = Memory()
+        self.disks = Disks()
         self.host = SimpleNamespace(stats=FakeStats(NodeUsage(start_time=0, max_pids=MAX_PIDS, current_pids=0)))
         pods = SimpleNamespace(active=self._active, status=self._phases.get)
         self.agent = SimpleNamespace(context=SimpleNamespace(pods=pods))
@@ -95,22 +113,45 @@ class Host:
         self.report(ready="True")
 
     def _active(self) -> list[Any]:
-        return [SimpleNamespace(uid=uid) for _, uid in self.server.objects[PODS]]
+        pods = self.server.objects[PODS].values()
+        return [SimpleNamespace(uid=pod["metadata"]["uid"], containers=partial(_containers, pod)) for pod in pods]
 
     def finish(self, uid: str, phase: str) -> None:
         """Set the phase of a pod that has finished in the agent."""
         self._phases[uid] = SimpleNamespace(phase=phase)
 
     def measure(self, **used: int) -> None:
-        """Set the measured usage of pods in MiB."""
+        """Set the measured usage of memory by pods in MiB."""
         for uid, amount in used.items():
             memory = MemoryStats(0, working_set_bytes=amount * MIB)
             self.usage.sample[uid] = PodUsage(uid, "default", uid, 0, memory=memory)
+
+    def measure_files(self, **used: tuple[int, int]) -> None:
+        """Set the measured usage of logs and writable layers by pods in MiB."""
+        for uid, amounts in used.items():
+            logs, layer = (FilesystemStats(0, used_bytes=amount * MIB) for amount in amounts)
+            container = ContainerUsage("web", 0, logs=logs, rootfs=layer)
+            self.usage.sample[uid] = PodUsage(uid, "default", uid, 0, [container])
 
     def leave(self, available: int) -> None:
         """Set the available memory in MiB."""
         self.memory.available = available * MIB
         self.invariants.observe_pressure()
+
+    def leave_disk(self, signal: str, percent: float) -> None:
+        """Set the available share of a disk."""
+        self.disks.free[signal] = int(CAPACITY_BYTES * percent / 100)
+        self.invariants.observe_pressure()
+
+    def pull(self, *names: str) -> None:
+        """Store images."""
+        self.runtime.images |= dict.fromkeys(names)
+        self.invariants.stored()
+
+    def remove_image(self, name: str) -> None:
+        """Request the removal of an image, as the agent does."""
+        request = cri.RemoveImageRequest(image=cri.ImageSpec(image=name))
+        self.invariants.requested("RemoveImage", request)
 
     def evict(self, uid: str, signal: str = "memory.available") -> None:
         self.eviction_observer.evicting(uid, signal)
@@ -119,11 +160,13 @@ class Host:
         """Return the first difference from the desired state; empty if the node has converged."""
         return next(iter(Convergence(self).differences()), "")
 
-    def report(self, *, ready: str, memory_pressure: str = "False", renewed: str = START) -> None:
-        """Set the status and the lease of the node."""
-        pressures = [{"type": f"{name}Pressure", "status": "False"} for name in ("Disk", "PID")]
-        pressures.append({"type": "MemoryPressure", "status": memory_pressure})
-        conditions = [*pressures, {"type": "Ready", "status": ready}]
+    def report(self, *, ready: str, pressures: Mapping[str, str] | None = None, renewed: str = START) -> None:
+        """Set the status and the lease of the node.
+
+        :param pressures: status of the conditions of pressures that are not ``False``.
+        """
+        states = dict.fromkeys(("DiskPressure", "PIDPressure", "MemoryPressure"), "False") | dict(pressures or {})
+        conditions = [{"type": name, "status": status} for name, status in (states | {"Ready": ready}).items()]
         before = self._find(NODES, "", "node-1")
         new = {"status": {"conditions": conditions}}
         self.server.objects[NODES] = {("", "node-1"): new}
@@ -189,6 +232,10 @@ class Host:
             self.invariants.requested(name, cri.RunPodSandboxRequest(config=config))
         else:
             self.invariants.requested(name, cri.StartContainerRequest(container_id=container))
+
+
+def _containers(pod: dict[str, Any]) -> list[tuple[str, Any]]:
+    return [(each["name"], SimpleNamespace(image=each.get("image", ""))) for each in pod["spec"]["containers"]]
 
 
 def api_pod(

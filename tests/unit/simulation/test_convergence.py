@@ -224,7 +224,7 @@ def test_readiness_that_is_not_that_of_the_probes_differs(host, broken, ready, v
         (39.9, {"ready": "True"}, ""),
         (40.0, {"ready": "True"}, "the lease of the node was renewed 40 s ago"),
         (0.0, {"ready": "Unknown"}, "the node has the conditions"),
-        (0.0, {"ready": "True", "memory_pressure": "True"}, "the node has the conditions"),
+        (0.0, {"ready": "True", "pressures": {"MemoryPressure": "True"}}, "the node has the conditions"),
     ],
 )
 def test_node_that_is_not_ready_or_has_an_old_lease_differs(host, now, reported, violation):

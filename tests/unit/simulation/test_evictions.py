@@ -2,6 +2,7 @@
 
 import pytest
 
+from nodeagent.simulation.disks import IMAGEFS, NODEFS
 from nodeagent.simulation.evictions import CRITICAL_PRIORITY, TRANSITION_SECONDS
 
 from .host import Host
@@ -134,6 +135,69 @@ def test_pods_that_have_ended_or_are_critical_or_evicted_are_no_candidates(host)
     assert host.violation == ""
 
 
+@pytest.mark.parametrize("signal", [NODEFS, IMAGEFS])
+@pytest.mark.parametrize(
+    ("available", "lasted", "recovered", "violation"),
+    [(9.9, 0, 0, False), (9.9, 1, 31, False), (9.9, 1, 32, True), (10, 60, 0, True)],
+)
+def test_pod_is_evicted_only_during_or_shortly_after_pressure_of_a_disk(
+    host, signal, available, lasted, recovered, violation
+):
+    host.add("a")
+    host.loop.now = 100.0
+    host.leave_disk(signal, available)
+    host.loop.now += lasted
+    if recovered:
+        host.leave_disk(signal, 50)
+        host.loop.now += recovered
+
+    host.evict("a", signal)
+
+    assert host.violation == (f"pod a is evicted because of {signal} without pressure" if violation else "")
+
+
+@pytest.mark.parametrize(
+    ("signal", "separate", "files"),
+    [
+        (NODEFS, True, {"a": (20, 0), "b": (10, 90)}),
+        (IMAGEFS, True, {"a": (0, 20), "b": (90, 10)}),
+        (NODEFS, False, {"a": (10, 15), "b": (20, 0)}),
+        (IMAGEFS, False, {"a": (10, 15), "b": (20, 0)}),
+    ],
+)
+def test_pod_with_most_files_on_the_disk_is_evicted_first(host, signal, separate, files):
+    host.disks.are_separate = separate
+    for uid in files:
+        host.add(uid)
+    host.measure_files(**files)
+    host.leave_disk(signal, 5)
+
+    host.evict("b", signal)
+
+    assert host.violation == f"pod b is evicted because of {signal} instead of pod a"
+
+
+@pytest.mark.parametrize(
+    ("signal", "separate", "violation"),
+    [
+        (IMAGEFS, True, "pod a is evicted because of imagefs.available instead of the images ['old']"),
+        (NODEFS, False, "pod a is evicted because of nodefs.available instead of the images ['old']"),
+        (NODEFS, True, ""),
+    ],
+)
+def test_unused_images_are_removed_instead_of_pods(host, signal, separate, violation):
+    host.disks.are_separate = separate
+    host.add("a", container={"name": "web", "image": "used"})
+    host.pull("old", "used")
+    host.loop.now = 200.0
+    host.pull("new")
+    host.leave_disk(signal, 5)
+
+    host.evict("a", signal)
+
+    assert host.violation == violation
+
+
 # --- grace periods and the end
 
 
@@ -230,9 +294,27 @@ def test_pod_is_rejected_only_because_of_pressure_that_affects_it(host, availabl
 
 
 def test_node_reports_pressure_only_if_there_was_one(host):
-    host.report(ready="True", memory_pressure="True")
+    host.report(ready="True", pressures={"MemoryPressure": "True"})
 
     assert host.violation == "the node reports MemoryPressure without pressure"
+
+
+@pytest.mark.parametrize("signal", [NODEFS, IMAGEFS])
+def test_pressure_of_a_disk_is_reported(host, signal):
+    host.loop.now = 200.0
+    host.leave_disk(signal, 5)
+    host.loop.now += 60
+
+    host.invariants.verify_pressure()
+
+    assert host.violation == "the node does not report DiskPressure, although it lasts for 60 s"
+
+
+@pytest.mark.parametrize("signal", [NODEFS, IMAGEFS])
+def test_condition_of_a_disk_is_reported_with_pressure(host, signal):
+    host.leave_disk(signal, 5)
+    host.report(ready="True", pressures={"DiskPressure": "True"})
+    assert host.violation == ""
 
 
 @pytest.mark.parametrize(
@@ -247,7 +329,7 @@ def test_condition_remains_for_the_transition_period_without_a_restart(host, res
     host.loop.now = 40.0
     low_since(host, 20, 600)
     host.leave(4000)
-    host.report(ready="True", memory_pressure="True")
+    host.report(ready="True", pressures={"MemoryPressure": "True"})
     assert host.violation == ""
     host.loop.now += passed
     host.started_at = float(restarted)
@@ -267,7 +349,7 @@ def test_condition_remains_for_the_transition_period_after_an_eviction(host, pas
     host.leave(100)
     host.evict("a")
     host.leave(4000)
-    host.report(ready="True", memory_pressure="True")
+    host.report(ready="True", pressures={"MemoryPressure": "True"})
     host.loop.now += passed
 
     host.report(ready="True")

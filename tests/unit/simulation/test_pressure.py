@@ -7,6 +7,8 @@ from unittest.mock import patch
 
 import pytest
 
+from nodeagent.model.eviction_thresholds import Signal
+from nodeagent.simulation.disks import SimulatedDisks
 from nodeagent.simulation.pressure import MEMORY_BYTES, MIB, SimulatedMemory, SimulatedStats
 from nodeagent_plugins.eviction.memory import NodeMemory
 from nodeagent_plugins.eviction.signals import observe
@@ -20,7 +22,7 @@ def node(tmp_path):
     manifests.mkdir()
     host = Host(manifests)
     memory = SimulatedMemory(1, host.runtime)
-    stats = SimulatedStats(memory, host.runtime, host.clock)
+    stats = SimulatedStats(memory, SimulatedDisks(1, host.runtime, host.clock, tmp_path), host.runtime, host.clock)
     with ExitStack() as stack:
         for owner, name, value in memory.files().replacements():
             stack.enter_context(patch.object(owner, name, value))
@@ -31,7 +33,7 @@ def test_statistics_and_files_of_the_kernel_agree(node):
     node.host.start(node.host.container(node.host.sandbox("a")))
     node.memory.leave(600 * MIB)
 
-    (observed,) = observe(asyncio.run(node.stats.node())).values()
+    observed = observe(asyncio.run(node.stats.node()))[Signal.MEMORY]
     reading = NodeMemory().read()
 
     assert (observed.available, observed.capacity) == (600 * MIB, MEMORY_BYTES)

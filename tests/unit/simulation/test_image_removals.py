@@ -1,0 +1,122 @@
+"""Tests for the invariants of image garbage collection: each violation is recorded, permitted removals are not."""
+
+import pytest
+
+from nodeagent.simulation.disks import IMAGEFS
+
+from .host import Host
+
+
+@pytest.fixture
+def host(tmp_path):
+    manifests = tmp_path / "manifests"
+    manifests.mkdir()
+    host = Host(manifests, has_pressure=True)
+    host.pull("old")
+    host.loop.now = 200.0
+    return host
+
+
+@pytest.mark.parametrize(
+    ("available", "violation"),
+    [
+        (5, ""),
+        (15, ""),
+        (16, "image old is removed although its disk is not full"),
+        (50, "image old is removed although its disk is not full"),
+    ],
+)
+def test_image_is_removed_only_from_a_full_disk(host, available, violation):
+    host.leave_disk(IMAGEFS, available)
+
+    host.remove_image("old")
+
+    assert host.violation == violation
+
+
+@pytest.mark.parametrize(
+    ("passed", "violation"), [(60, ""), (61, "image old is removed although its disk is not full")]
+)
+def test_collection_ends_soon_after_the_disk_was_full(host, passed, violation):
+    host.leave_disk(IMAGEFS, 15)
+    host.leave_disk(IMAGEFS, 19)
+    host.loop.now += passed
+
+    host.remove_image("old")
+
+    assert host.violation == violation
+
+
+@pytest.mark.parametrize(
+    ("full", "left", "released", "violation"),
+    [
+        (15, 21.9, 0, ""),
+        (15, 22, 0, "image old is removed although enough space is available"),
+        (15, 22, 190, ""),
+        (5, 22, 0, ""),
+    ],
+    ids=["containers may have been removed", "enough", "others have removed files", "pressure"],
+)
+def test_no_more_images_are_removed_than_needed(host, full, left, released, violation):
+    host.disks.released_at = released
+    host.leave_disk(IMAGEFS, full)
+    host.leave_disk(IMAGEFS, left)
+
+    host.remove_image("old")
+
+    assert host.violation == violation
+
+
+@pytest.mark.parametrize(
+    ("since", "violation"), [(170, ""), (169, "image old is removed although the containers ['c0'] use it")]
+)
+def test_used_image_is_retained(host, since, violation):
+    container = host.container(host.sandbox("a"), image={"image": "old"})
+    container.existing_since = float(since)
+    host.leave_disk(IMAGEFS, 5)
+
+    host.remove_image("old")
+
+    assert host.violation == violation
+
+
+@pytest.mark.parametrize(
+    ("started", "age", "offset", "violation"),
+    [
+        (0, 120, 0, ""),
+        (0, 119, 0, "image new is removed although it is new"),
+        (201, 120, 0, "image new is removed although it is new"),
+        (0, 119, 3600, ""),
+    ],
+    ids=["old", "new", "the agent was restarted", "the clock has changed"],
+)
+def test_new_image_is_retained(host, started, age, offset, violation):
+    host.pull("new")
+    host.loop.now += age
+    host.started_at, host.clock.offset_seconds = float(started), offset
+    host.leave_disk(IMAGEFS, 5)
+
+    host.remove_image("new")
+
+    assert host.violation == violation
+
+
+@pytest.mark.parametrize(("end", "violation"), [(0, "image old is removed although its disk is not full"), (10, "")])
+def test_delayed_collection_may_be_outdated(host, end, violation):
+    host.loop.now = 245.0
+    host.invariants.delays.append((0.0, float(end)))
+
+    host.remove_image("old")
+
+    assert host.violation == violation
+
+
+def test_earlier_pressure_is_forgotten(host):
+    host.leave_disk(IMAGEFS, 5)
+    host.leave_disk(IMAGEFS, 50)
+    host.loop.now += 3601
+    host.invariants.forget(50)
+
+    host.remove_image("old")
+
+    assert host.violation == "image old is removed although its disk is not full"
