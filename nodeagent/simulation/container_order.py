@@ -24,6 +24,10 @@ class ContainerOrder:
         self._specs: dict[str, Mapping[str, Any]] = {}
         self._passed: dict[str, set[str]] = {}
         """By sandbox, the init containers that have succeeded and the sidecars that have started."""
+        self._started: dict[str, set[str]] = {}
+        """By sandbox, the containers that have started, since all of them had to start again."""
+        self._pending: dict[str, set[str]] = {}
+        """By sandbox, the containers that had not started when all of them had to start again."""
 
     def added(self, uid: str, spec: Mapping[str, Any]) -> None:
         """Record a new pod."""
@@ -57,13 +61,24 @@ class ContainerOrder:
         """Drop all records of other pods and sandboxes."""
         self._specs = {uid: spec for uid, spec in self._specs.items() if uid in retained}
         self._passed = {sandbox: names for sandbox, names in self._passed.items() if sandbox in sandboxes}
+        self._started = {sandbox: names for sandbox, names in self._started.items() if sandbox in sandboxes}
+        self._pending = {sandbox: names for sandbox, names in self._pending.items() if sandbox in sandboxes}
 
     def ended(self, container: Container) -> None:
         """Record the end of a container."""
         if self.restarts_all(container):
             self._passed.pop(container.sandbox.id, None)
+            started = self._started.pop(container.sandbox.id, set())
+            self._pending[container.sandbox.id] = set(self.names(container.sandbox.uid)) - started
         elif container.exit_code == 0 and not self._is_sidecar(container):
             self._pass(container)
+
+    def is_pending(self, container: Container) -> bool:
+        """Return whether a container starts for the first time although all containers of its pod start again.
+
+        The agent can have decided this before another container ended.
+        """
+        return container.name in self._pending.get(container.sandbox.id, ())
 
     def started_up(self, container: Container) -> None:
         """Record that the startup probe of a container has succeeded."""
@@ -76,6 +91,10 @@ class ContainerOrder:
         spec = self._spec(container)
         if self._is_sidecar(container) and (spec is None or "startupProbe" not in spec):
             self._pass(container)
+        if self.is_pending(container):
+            self._pending[container.sandbox.id].discard(name)
+            return ""
+        self._started.setdefault(container.sandbox.id, set()).add(name)
         if name.startswith("debug"):
             return ""
         for earlier in self._init_containers(uid):

@@ -151,7 +151,7 @@ class Invariants(Observer, Receiver):
         if uid not in self._modified and not self._order.has_restart_all(uid):
             problem = self._rate.start(container, self._node.process, self._node.loop.time())
             self._verify(not problem, problem)
-        problem = self._order.start(container)
+        pending, problem = self._order.is_pending(container), self._order.start(container)
         # A changed container is restarted alone if the agent did not observe that it had exited.
         restarted = uid in self._modified and self._order.has_restart_all(uid)
         self._verify(not problem or restarted, problem)
@@ -162,8 +162,9 @@ class Invariants(Observer, Receiver):
         if name.startswith(("init", "sidecar", "debug")):
             return
         if (uid, name) in self._permitted:
-            self._permitted.discard((uid, name))
             self._outcomes.pop((uid, name), None)
+            if not pending:
+                self._permitted.discard((uid, name))
         codes, policy = self._outcomes.setdefault((uid, name), []), self._policies.get(uid, "Always")
         if uid not in self._modified and self._order.rule(container):
             ruled = not codes or codes[-1] == RULE_CODE

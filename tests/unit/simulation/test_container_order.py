@@ -194,6 +194,23 @@ def test_all_containers_run_again_after_an_exit_with_the_code_of_the_rule():
     assert pod.order.names("a") == ["main-0", "main-1"]
 
 
+def test_first_start_may_follow_the_exit_that_restarts_all_containers():
+    pod = Pod(sidecars=1, containers=2, rule="RestartAllContainers")
+    for _ in range(2):
+        pod.start("sidecar-0")
+        pod.start("main-0")
+        pod.end("main-0", 42)
+        pod.running.clear()
+
+        assert pod.start("main-1") == "", "the agent may not have observed the exit"
+
+    assert pod.start("main-1") == "container main-1 of pod a starts before sidecar-0 has passed"
+    assert pod.start("main-0") == "container main-0 of pod a starts before sidecar-0 has passed"
+    pod.order.forget({"a"}, ())
+    pod.start("sidecar-0")
+    assert pod.start("main-1") == ""
+
+
 def test_rule_for_one_container_restarts_no_others():
     pod = Pod(containers=2, rule="Restart")
     pod.start("main-0")

@@ -381,6 +381,20 @@ def test_rule_permits_one_restart_of_each_container_within_seconds(host):
     assert host.violation == "container web of pod a is restarted although no rule applies"
 
 
+def test_first_start_after_the_exit_that_restarts_all_containers_is_not_their_restart(host):
+    host.add("a", policy="Never", container={"name": "web", "restartPolicyRules": RULES[1]}, other={"name": "db"})
+    sandbox = host.sandbox("a")
+    for _ in range(2):
+        host.end(host.start(host.container(sandbox)), code=42)
+        host.end(host.start(host.container(sandbox, "db")), code=1)  # The agent may not have observed the exit.
+
+    host.end(host.start(host.container(sandbox, "db")), code=1)
+    assert host.violation == ""
+    host.start(host.container(sandbox, "db"))
+
+    assert host.violation == "container db of pod a is restarted although it must never be"
+
+
 @pytest.mark.parametrize(("rules", "permitted"), [(RULES[0], False), (RULES[1], True)])
 def test_changed_container_of_a_pod_with_a_rule_may_be_restarted_alone(host, rules, permitted):
     spec = {"initContainers": [{"name": "init"}]}
