@@ -381,7 +381,7 @@ def test_rule_permits_one_restart_of_each_container_within_seconds(host):
     assert host.violation == "container web of pod a is restarted although no rule applies"
 
 
-def test_first_start_after_the_exit_that_restarts_all_containers_is_not_their_restart(host):
+def test_first_start_after_a_rule_restarts_all_is_not_a_restart(host):
     host.add("a", policy="Never", container={"name": "web", "restartPolicyRules": RULES[1]}, other={"name": "db"})
     sandbox = host.sandbox("a")
     for _ in range(2):
