@@ -9,6 +9,7 @@ from nodeagent.config.gate_table import COMPONENTS
 
 GATES_IN_USE = frozenset(
     {
+        "AllowDNSOnlyNodeCSR",
         "AppArmor",
         "CPUManagerPolicyAlphaOptions",
         "CPUManagerPolicyBetaOptions",
@@ -109,7 +110,7 @@ _REASONS = {
         DRAConsumableCapacity DRAExtendedResource DRAPartitionableDevices
     """,
     "it restores a deprecated behavior, which the agent does not have": """
-        AllowDNSOnlyNodeCSR AllowOverwriteTerminationGracePeriodSeconds ChangeContainerStatusOnNodeAgentRestart
+        AllowOverwriteTerminationGracePeriodSeconds ChangeContainerStatusOnNodeAgentRestart
         GitRepoVolumeDriver NodeAgentRegistrationGetOnExistsOnly
     """,
     "an alpha feature that is off by default and not implemented": """

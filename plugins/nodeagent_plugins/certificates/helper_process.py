@@ -29,9 +29,10 @@ _EXTENDED = {ExtendedKeyUsageOID.CLIENT_AUTH: "client auth", ExtendedKeyUsageOID
 
 
 def make_request(request: dict[str, Any]) -> dict[str, Any]:
-    """Return a certificate request, with a new P-256 key unless ``key`` (PEM) is set."""
-    key: Any = load_pem_private_key(request["key"].encode(), None) if request["key"] else None
-    if key is None:
+    """Return a certificate request, with a new P-256 key unless ``key`` is a valid one (PEM)."""
+    try:
+        key: Any = load_pem_private_key(request["key"].encode(), None)
+    except (ValueError, TypeError):
         key = ec.generate_private_key(ec.SECP256R1())
     subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in request["organizations"]]
     subject.append(x509.NameAttribute(NameOID.COMMON_NAME, request["common_name"]))

@@ -16,7 +16,7 @@ REQUESTS = Resource("certificates", "v1", "certificatesigningrequests", "Certifi
 
 
 class RequestRejectedError(CertificateError):
-    """The request was denied, failed or deleted; another request may succeed."""
+    """The request was denied, failed, deleted or issued with other content; another request may succeed."""
 
     reason = "CertificateRefused"
 

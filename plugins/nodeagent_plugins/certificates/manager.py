@@ -7,7 +7,7 @@ import logging
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from math import inf
 
 from nodeagent.base.aio import Backoff, Clock
@@ -24,6 +24,7 @@ EARLIEST, LATEST = 0.7, 0.9
 ISSUE_SECONDS = 15 * 60.0
 """Timeout of one request."""
 FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 2.0, 32.0
+_NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 class CertificateManager:
@@ -59,7 +60,7 @@ class CertificateManager:
         self._seed, self._renews, self._resumes, self._check_seconds = seed, renews, resumes, check_seconds
         self._failed, self._replaced, self._random = failed, replaced, random_source
         self._held: Held | None = None
-        self._renew_at: datetime | None = None
+        self._renew_at = _NEVER
 
     def remaining_seconds(self) -> float:
         """Return the remaining lifetime of the current certificate; infinite without one."""
@@ -67,11 +68,12 @@ class CertificateManager:
 
     async def run(self) -> None:
         """Rotate the certificate until cancelled."""
-        self._hold(await self._load())
+        if (held := await self._load()) is not None:
+            self._hold(held)
         while True:
-            while not self._due():
-                await self._clock.sleep(self._pause())
-            await self._obtain()
+            if self._due():
+                await self._obtain()
+            await self._clock.sleep(self._pause())
 
     async def _load(self) -> Held | None:
         pair = await asyncio.to_thread(self._store.read)
@@ -83,19 +85,17 @@ class CertificateManager:
                 return seed
         return held
 
-    def _hold(self, held: Held | None) -> None:
-        self._held, self._renew_at = held, None
-        if held is not None:
-            part = EARLIEST + (LATEST - EARLIEST) * self._random()
-            self._renew_at = held.not_before + part * (held.not_after - held.not_before)
-            facts = {"notAfter": held.not_after.isoformat(), "renewal": self._renew_at.isoformat(timespec="seconds")}
-            _log.info("Certificate rotation scheduled", extra={"certificate": self._what, **facts})
+    def _hold(self, held: Held) -> None:
+        part = EARLIEST + (LATEST - EARLIEST) * self._random()
+        self._held, self._renew_at = held, held.not_before + part * (held.not_after - held.not_before)
+        facts = {"notAfter": held.not_after.isoformat(), "renewal": self._renew_at.isoformat(timespec="seconds")}
+        _log.info("Certificate rotation scheduled", extra={"certificate": self._what, **facts})
 
     def _due(self) -> bool:
         desired = self._desired()
         if desired is None:
             return False
-        if self._held is None or self._renew_at is None:
+        if self._held is None:
             return True
         now = self._clock.wall()
         if not self._renews:
@@ -103,9 +103,11 @@ class CertificateManager:
         return now >= self._renew_at or not self._held.satisfies(desired)
 
     def _pause(self) -> float:
-        """Return the time until the next check, which is due at the interval and at the renewal."""
-        if self._renew_at is None:
-            return self._check_seconds
+        """Return the time until the next check, which is due at the interval and at the renewal.
+
+        The interval also limits the requests if certificates are due as soon as they are issued, as on a node whose
+        clock is ahead.
+        """
         left = (self._renew_at - self._clock.wall()).total_seconds()
         return min(self._check_seconds, left) if left > 0 else self._check_seconds
 
@@ -135,7 +137,7 @@ class CertificateManager:
         resumes = self._resumes and not usable
         key = await asyncio.to_thread(self._store.read_pending_key) if resumes else ""
         request = await asyncio.to_thread(make_request, desired, key)
-        if resumes and not key:
+        if resumes and request.key.reveal() != key:
             await asyncio.to_thread(self._store.keep_pending_key, request.key.reveal())
         try:
             async with self._connect(usable) as api:
@@ -145,13 +147,13 @@ class CertificateManager:
                     extra={"certificate": self._what, "csr": name},
                 )
                 certificate = await self._wait(api, name, uid, desired)
+            pair = f"{certificate.rstrip()}\n{request.key.reveal()}".encode()
+            held = await asyncio.to_thread(describe, pair)
+            if held is None or not held.satisfies(desired):
+                raise RequestRejectedError(f"certificate signing request {name}: issued certificate does not match")
         except RequestRejectedError:
             await asyncio.to_thread(self._store.keep_pending_key, "")  # The next request uses another key.
             raise
-        pair = f"{certificate.rstrip()}\n{request.key.reveal()}".encode()
-        held = await asyncio.to_thread(describe, pair)
-        if held is None or not held.satisfies(desired):
-            raise CertificateError(f"certificate signing request {name}: issued certificate does not match")
         now = self._clock.wall()
         await asyncio.to_thread(self._store.put, pair, now)
         await asyncio.to_thread(self._store.keep_pending_key, "")

@@ -33,8 +33,13 @@ def client_certificate(node_name: str) -> CertificateSpec:
     )
 
 
-def server_certificate(node_name: str, node: Mapping[str, Any] | None) -> CertificateSpec | None:
-    """Return the serving certificate for the addresses in *node*, ``None`` while it has none."""
+def server_certificate(
+    node_name: str, node: Mapping[str, Any] | None, *, dns_only: bool = False
+) -> CertificateSpec | None:
+    """Return the serving certificate for the addresses in *node*, ``None`` while it has no IP address.
+
+    :param dns_only: a host name is sufficient.
+    """
     names: set[str] = set()
     addresses: set[str] = set()
     for entry in ((node or {}).get("status") or {}).get("addresses") or ():
@@ -43,7 +48,7 @@ def server_certificate(node_name: str, node: Mapping[str, Any] | None) -> Certif
             addresses.add(str(ip_address(text)))
         except ValueError:
             names.add(text)
-    if not names and not addresses:
+    if not addresses and not (dns_only and names):
         return None
     return CertificateSpec(
         signer=identity.current().serving_signer,
@@ -75,6 +80,7 @@ def client_manager(context: AgentContext, directory: Path) -> CertificateManager
 
 def server_manager(context: AgentContext, directory: Path) -> CertificateManager:
     """Return the manager of the serving certificate."""
+    dns_only = context.gates.enabled("AllowDNSOnlyNodeCSR")
 
     def api(_usable: bool) -> AbstractAsyncContextManager[Api]:
         return _client_api(context, usable=True)
@@ -82,7 +88,7 @@ def server_manager(context: AgentContext, directory: Path) -> CertificateManager
     return CertificateManager(
         "serving certificate",
         PairStore(directory, server_store_name()),
-        lambda: server_certificate(context.node_name, context.node()),
+        lambda: server_certificate(context.node_name, context.node(), dns_only=dns_only),
         api,
         context.clock,
         check_seconds=CHECK_SECONDS,

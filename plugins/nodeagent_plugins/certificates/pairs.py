@@ -75,7 +75,7 @@ class Request(Struct, frozen=True):
 
 
 def make_request(desired: CertificateSpec, key: str = "") -> Request:
-    """Create the request for *desired*, with a new key unless *key* (PEM) is set. Blocks briefly.
+    """Create the request for *desired*, with a new key unless *key* is a valid one (PEM). Blocks briefly.
 
     :raises CertificateError: the request cannot be created.
     """

@@ -6,6 +6,7 @@ import base64
 import stat
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -21,8 +22,8 @@ from tests.unit.plugins.certificates.signing import AUTHORITY, START
 from tests.unit.plugins.certificates.test_manager import make_pair
 
 
-def write(path: Path, user: dict[str, str]) -> str:
-    cluster = {
+def write(path: Path, user: dict[str, Any], **fields: object) -> str:
+    cluster = fields or {
         "server": "https://api:6443",
         "certificate-authority-data": base64.b64encode(AUTHORITY.certificate).decode(),
         "tls-server-name": "api.example",
@@ -68,6 +69,28 @@ def test_kubeconfig_is_written_from_the_bootstrap_kubeconfig(tmp_path: Path, boo
     assert "abcdef" not in path.read_text()
 
 
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        {"server": "https://api:6443"},
+        {"server": "https://api:6443", "insecure-skip-tls-verify": True},
+        {"server": "https://api:6443", "proxy-url": "http://proxy:3128"},
+        {"server": "https://api:6443", "certificate-authority": "ca.crt"},
+    ],
+)
+def test_cluster_of_the_bootstrap_kubeconfig_is_copied(tmp_path: Path, cluster: dict[str, Any]) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc" / "ca.crt").write_bytes(AUTHORITY.certificate)
+    bootstrap = write(tmp_path / "etc" / "bootstrap.kubeconfig", {"token": "abcdef.0123456789abcdef"}, **cluster)
+
+    prepare_kubeconfig(str(tmp_path / "kubeconfig"), bootstrap, tmp_path / "current.pem", START)
+
+    document = yaml.safe_load((tmp_path / "kubeconfig").read_text())
+    if "certificate-authority" in cluster:  # Relative to the directory of the bootstrap kubeconfig.
+        cluster = cluster | {"certificate-authority": str(tmp_path / "etc" / "ca.crt")}
+    assert document["clusters"] == [{"name": "default-cluster", "cluster": cluster}]
+
+
 @pytest.mark.parametrize("hours", [1, 11])
 def test_only_a_kubeconfig_without_valid_certificate_is_replaced(tmp_path: Path, bootstrap: str, hours: int) -> None:
     path = write(tmp_path / "kubeconfig", with_pair())
@@ -79,9 +102,31 @@ def test_only_a_kubeconfig_without_valid_certificate_is_replaced(tmp_path: Path,
     assert (Path(path).read_text() == before) != written
 
 
-def test_kubeconfig_with_a_token_is_not_replaced(tmp_path: Path, bootstrap: str) -> None:
-    path = write(tmp_path / "kubeconfig", {"token": "own"})
+@pytest.mark.parametrize(
+    "user",
+    [
+        {"token": "own"},
+        {"tokenFile": "/token"},
+        {"username": "node", "password": "own"},
+        {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "/login", "interactiveMode": "Never"}},
+    ],
+)
+def test_kubeconfig_with_other_credentials_is_not_replaced(
+    tmp_path: Path, bootstrap: str, user: dict[str, Any]
+) -> None:
+    path = write(tmp_path / "kubeconfig", user)
     assert not prepare_kubeconfig(path, bootstrap, tmp_path / "current.pem", START)
+
+
+def test_kubeconfig_without_credentials_is_replaced(tmp_path: Path, bootstrap: str) -> None:
+    path = write(tmp_path / "kubeconfig", {})
+    assert prepare_kubeconfig(path, bootstrap, tmp_path / "current.pem", START)
+
+
+def test_kubeconfig_that_cannot_be_written_is_reported(tmp_path: Path, bootstrap: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"--kubeconfig: .*failed to write: (File exists|Not a directory)$"):
+        prepare_kubeconfig(str(tmp_path / "file" / "kubeconfig"), bootstrap, tmp_path / "current.pem", START)
 
 
 @pytest.mark.parametrize(("path", "named"), [("", "--kubeconfig"), ("kubeconfig", "bootstrap.kubeconfig")])
@@ -95,6 +140,7 @@ def test_missing_certificate_file_is_not_a_seed(tmp_path: Path, bootstrap: str) 
     path = tmp_path / "kubeconfig"
     prepare_kubeconfig(str(path), bootstrap, tmp_path / "current.pem", START)
     assert client_pair(kubeconfig.load(path)) == b""
+    assert client_pair(kubeconfig.load(Path(bootstrap))) == b""
 
 
 def settings(tmp_path: Path, **paths: str) -> NodeSettings:

@@ -8,12 +8,13 @@ import stat
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from math import inf
 from pathlib import Path
 
 import pytest
 
-from nodeagent.errors import ApiUnavailable
+from nodeagent.errors import ApiError, ApiUnavailable
 from nodeagent.testing import FakeApi, FakeClock
 from nodeagent_plugins.certificates.issuance import REQUESTS
 from nodeagent_plugins.certificates.manager import CertificateManager, borrowed
@@ -104,18 +105,35 @@ async def test_first_certificate_is_requested_and_stored(harness: Harness) -> No
 async def test_certificate_is_renewed_at_70_to_90_percent_of_its_life(
     harness: Harness, drawn: float, hours: float
 ) -> None:
-    async with harness.running(random_source=lambda: drawn, check_seconds=60):
-        await harness.response()
+    ages: list[float] = []
+    async with harness.running(random_source=lambda: drawn, check_seconds=HOURS, replaced=ages.append):
+        await harness.response(begin=START - timedelta(minutes=1))
         before = harness.store.current.read_bytes()
-        await harness.clock.advance((hours - 0.05) * HOURS)
+        await harness.clock.advance(hours * HOURS - 61)
         assert len(harness.requests()) == 1
 
-        await harness.clock.advance(0.1 * HOURS)
+        await harness.clock.advance(1)
 
         assert len(harness.requests()) == 2
         assert harness.shown == [False, True]
+        assert ages == []
         await harness.response(begin=START + timedelta(hours=hours))
         assert harness.store.current.read_bytes() != before
+        assert ages == [hours * HOURS]
+
+
+@pytest.mark.parametrize("age_hours", [8, 9, 11])
+async def test_certificate_due_when_issued_is_renewed_after_the_check_interval(
+    harness: Harness, age_hours: int
+) -> None:
+    async with harness.running(check_seconds=10.0):
+        await harness.response(begin=START - timedelta(hours=age_hours))
+        await harness.clock.advance(9)
+        assert len(harness.requests()) == 1
+
+        await harness.clock.advance(1)
+
+        assert len(harness.requests()) == 2
 
 
 @pytest.mark.row("config.rotateCertificates")
@@ -136,17 +154,43 @@ async def test_valid_certificate_needs_no_request(harness: Harness) -> None:
 
 
 async def test_valid_certificate_of_the_kubeconfig_is_the_first(harness: Harness) -> None:
-    async with harness.running(seed=make_pair(harness.desired)):
+    seed = make_pair(harness.desired)
+    async with harness.running(seed=seed):
         assert harness.requests() == []
-        assert harness.store.current.exists()
+        assert harness.store.current.read_bytes() == seed
+
+
+async def test_valid_certificate_takes_precedence_over_that_of_the_kubeconfig(harness: Harness) -> None:
+    stored = make_pair(harness.desired)
+    harness.store.put(stored, START)
+    async with harness.running(seed=make_pair(harness.desired)):
+        assert harness.store.current.read_bytes() == stored
+
+
+async def test_certificate_of_the_kubeconfig_replaces_an_expired_one(harness: Harness) -> None:
+    harness.store.put(make_pair(harness.desired), START)
+    harness.clock.jump(11 * HOURS)
+    seed = make_pair(harness.desired, begin=START + timedelta(hours=10))
+    async with harness.running(seed=seed) as manager:
+        assert harness.store.current.read_bytes() == seed
+        assert manager.remaining_seconds() == 9 * HOURS
+
+
+@pytest.mark.parametrize("expired", [True, False])
+async def test_unusable_certificate_of_the_kubeconfig_is_not_stored(harness: Harness, expired: bool) -> None:
+    seed = make_pair(harness.desired, begin=START - timedelta(hours=10)) if expired else b"nonsense"
+    async with harness.running(seed=seed) as manager:
+        assert len(harness.requests()) == 1
+        assert not harness.store.current.exists()
+        assert manager.remaining_seconds() == inf
 
 
 async def test_without_renewal_only_the_expiry_causes_a_request(harness: Harness) -> None:
     harness.store.put(make_pair(harness.desired), START)
     async with harness.running(renews=False, check_seconds=600):
-        await harness.clock.advance(9.9 * HOURS)
+        await harness.clock.advance(10 * HOURS - 1)
         assert harness.requests() == []
-        await harness.clock.advance(0.3 * HOURS)
+        await harness.clock.advance(1)
         assert len(harness.requests()) == 1
 
 
@@ -159,6 +203,27 @@ async def test_pending_request_is_resumed_after_a_restart(harness: Harness) -> N
         await harness.response()
         assert harness.store.current.exists()
         assert not harness.store.pending_key.exists()
+        await harness.clock.advance(8 * HOURS)
+        assert harness.requests()[-1]["metadata"]["name"].startswith("csr-")  # The renewal is not resumed.
+
+
+async def test_unusable_key_of_a_pending_request_is_replaced(harness: Harness) -> None:
+    harness.store.keep_pending_key("-----BEGIN PRIVATE")
+    async with harness.running(resumes=True):
+        (first,) = harness.requests()
+    async with harness.running(resumes=True):
+        assert [request["metadata"]["uid"] for request in harness.requests()] == [first["metadata"]["uid"]]
+        assert harness.failures == 0
+
+
+async def test_request_of_another_signer_is_not_resumed(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    async with harness.running(resumes=True):
+        (request,) = harness.requests()
+    harness.api.put(REQUESTS, {**request, "spec": {**request["spec"], "signerName": "example.com/other"}})
+
+    async with harness.running(resumes=True):
+        assert harness.failures == 1
+        assert caplog.records[-1].__dict__["err"].endswith("has other content")
 
 
 @pytest.mark.parametrize("kind", ["Denied", "Failed"])
@@ -175,6 +240,19 @@ async def test_denied_request_is_logged_and_retried_with_another_key(
         assert len(harness.requests()) == 2
 
 
+async def test_repeated_error_is_logged_once(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    harness.api.outage = True
+    async with harness.running():
+        await harness.clock.advance(60)
+        harness.api.outage = False
+        harness.api.fail("create", ApiError("quota exceeded", code=403))
+        await harness.clock.advance(60)
+
+        errors = [record.__dict__["err"] for record in caplog.records if record.levelname == "ERROR"]
+        assert len(errors) == 2 < harness.failures
+        assert errors[-1] == "quota exceeded"
+
+
 async def test_retries_have_increasing_delays(harness: Harness) -> None:
     harness.api.outage = True
     async with harness.running(random_source=lambda: 0.0):
@@ -188,10 +266,12 @@ async def test_retries_have_increasing_delays(harness: Harness) -> None:
 
 async def test_pending_request_times_out(harness: Harness) -> None:
     async with harness.running():
-        await harness.clock.advance(14 * 60)
+        await harness.clock.advance(15 * 60 - 1)
         assert (len(harness.requests()), harness.failures) == (1, 0)
-        await harness.clock.advance(90)
-        assert (len(harness.requests()), harness.failures) == (2, 1)
+        await harness.clock.advance(1)
+        assert harness.failures == 1
+        await harness.clock.advance(3)
+        assert len(harness.requests()) == 2
 
 
 async def test_wait_continues_while_the_api_server_is_unavailable(harness: Harness) -> None:
@@ -204,18 +284,35 @@ async def test_wait_continues_while_the_api_server_is_unavailable(harness: Harne
         assert harness.failures == 0
 
 
-async def test_mismatching_certificate_is_rejected(harness: Harness) -> None:
-    async with harness.running():
+@pytest.mark.parametrize("resumes", [True, False])
+@pytest.mark.parametrize("signed", [True, False])
+async def test_mismatching_certificate_is_rejected(harness: Harness, resumes: bool, signed: bool) -> None:
+    async with harness.running(resumes=resumes):
         (request,) = harness.requests()
         other = {**request, "spec": {**request["spec"], "usages": ["server auth"]}}
-        approve(harness.api, request, await asyncio.to_thread(sign, other))
+        approve(harness.api, request, await asyncio.to_thread(sign, other) if signed else b"nonsense")
         await harness.clock.settle()
         assert not harness.store.current.exists()
         assert harness.failures == 1
+        await harness.clock.advance(3)
+        assert len(harness.requests()) == 2  # Another request, since this one will not change.
 
 
 def addresses(*values: str):
     return {"status": {"addresses": [{"type": "InternalIP", "address": value} for value in values]}}
+
+
+@pytest.mark.parametrize("node", [None, {}, {"status": None}, {"status": {"addresses": None}}])
+@pytest.mark.parametrize("dns_only", [True, False])
+def test_node_without_addresses_has_no_serving_certificate(node: dict[str, object] | None, dns_only: bool) -> None:
+    assert server_certificate("node-1", node, dns_only=dns_only) is None
+
+
+@pytest.mark.parametrize("dns_only", [True, False])
+def test_serving_certificate_needs_an_ip_address_unless_host_names_suffice(dns_only: bool) -> None:
+    assert (server_certificate("node-1", addresses("node-1"), dns_only=dns_only) is not None) == dns_only
+    for values in (("10.0.0.5",), ("10.0.0.5", "node-1")):
+        assert server_certificate("node-1", addresses(*values), dns_only=dns_only) is not None
 
 
 @pytest.mark.row("config.serverTLSBootstrap")
@@ -252,6 +349,13 @@ def test_certificate_with_additional_names_is_sufficient() -> None:
     assert not held.satisfies(replace(desired, common_name="system:node:node-2"))
 
 
+@pytest.mark.parametrize(("hours", "valid"), [(-0.01, False), (0, True), (9.99, True), (10, False)])
+def test_certificate_is_valid_from_its_start_until_its_end(hours: float, valid: bool) -> None:
+    held = describe(make_pair(client_certificate("node-1")))
+    assert held is not None
+    assert held.valid(START + timedelta(hours=hours)) == valid
+
+
 def test_invalid_pairs_are_detected() -> None:
     desired = client_certificate("node-1")
     other = make_request(desired)
@@ -260,14 +364,14 @@ def test_invalid_pairs_are_detected() -> None:
     assert describe(certificate + other.key.reveal().encode()) is None
 
 
-def make_pair(desired: CertificateSpec | None) -> bytes:
+def make_pair(desired: CertificateSpec | None, begin: datetime = START) -> bytes:
     """Return a pair signed by the CA, as the manager stores it."""
     import base64
 
     assert desired is not None
     request = make_request(desired)
     text = base64.b64encode(request.text.encode()).decode()
-    return sign({"spec": {"request": text, "usages": desired.usages}}) + request.key.reveal().encode()
+    return sign({"spec": {"request": text, "usages": desired.usages}}, begin) + request.key.reveal().encode()
 
 
 def test_lifetimes_of_rotated_certificates_are_counted_by_upstream_bounds():
