@@ -57,12 +57,16 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def resolve(arguments: argparse.Namespace) -> ServerEndpoint:
-    """Return the endpoint that *arguments* specify. Reads files; ``--node`` is looked up in the API server.
+    """Return the endpoint that *arguments* specify. Reads files, and runs the exec plugin of the kubeconfig.
+
+    ``--node`` is looked up in the API server.
 
     :raises ServerUnreachable: the endpoint cannot be determined, or a file is unusable.
     """
     try:
         config = _kubeconfig(arguments)
+        if config is not None and config.exec_plugin is not None and not arguments.token_file:
+            config = config.with_credential(config.run_plugin())
         token = f"Bearer {_token(Path(arguments.token_file))}" if arguments.token_file else ""
         authorization = token or (config.authorization() if config is not None else "")
         local = not arguments.address and not arguments.node

@@ -135,8 +135,8 @@ async def _lookup(
 
 
 def _pod_name(text: str) -> tuple[str, str]:
-    namespace, slash, name = text.partition("/")
-    if not (namespace and slash and name):
+    namespace, _, name = text.partition("/")
+    if not (namespace and name) or "/" in name:
         raise argparse.ArgumentTypeError("must be NAMESPACE/NAME")
     return namespace, name
 

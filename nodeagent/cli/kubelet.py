@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 from nodeagent.base.release import NEWEST, ReleaseOrigin, SelectedRelease
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_startup_error
+from nodeagent.cli.unit_words import split_words
 from nodeagent.config.flags import parse
 from nodeagent.config.release import assume_release, of_server, select_release
 from nodeagent.errors import ConfigError, PluginError
@@ -73,7 +73,7 @@ def _extra_arguments(files: Iterable[Path]) -> list[str]:
         except (OSError, ValueError):
             continue
         for match in filter(None, map(_EXTRA_ARGS.match, lines)):
-            words = shlex.split(match["value"])
+            words = split_words(match["value"])
             for name, value in zip(words, [*words[1:], ""], strict=True):
                 if name.startswith("--compatibility-version="):
                     return [name]

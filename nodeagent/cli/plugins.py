@@ -1,8 +1,8 @@
 """``nodeagent plugins``: list plugins and their decisions, change them at runtime, generate or check a plugin.
 
-Exit codes: 0 done without findings, 1 ``check`` found problems or ``list`` lists a plugin that failed to load, 2 the
-name, the directory or the path is invalid and nothing was written or checked, or ``enable``, ``disable`` or ``reload``
-changed nothing, 3 the agent is not running, or this user has no access to it.
+Exit codes: 0 done without findings, 1 ``check`` found problems, ``list`` lists a plugin that failed to load or the
+agent failed to list them, 2 the name, the directory or the path is invalid and nothing was written or checked, or
+``enable``, ``disable`` or ``reload`` changed nothing, 3 the agent is not running, or this user has no access to it.
 """
 
 from __future__ import annotations
@@ -108,6 +108,9 @@ def list_plugins(arguments: argparse.Namespace) -> int:
             print(f"nodeagent: {error}", file=sys.stderr)
             return ExitCode.UNREACHABLE
         report, running = _installed(arguments.disable_plugin), False
+    except local_client.AgentRequestFailed as error:
+        print(f"nodeagent: failed to get the plugins: {error}", file=sys.stderr)
+        return ExitCode.PROBLEMS
     if arguments.names:
         report = _only(report, arguments.names)
     if arguments.output == "json":

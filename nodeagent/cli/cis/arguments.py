@@ -85,8 +85,7 @@ def client_rotation(installation: Installation) -> Iterable[str]:
 
 def server_rotation(installation: Installation) -> Iterable[str]:
     """Return whether the renewal of the serving certificate is disabled."""
-    on = installation.config.feature_gates.get(_ROTATION_GATE, True)
-    return _unless(on, f"feature gate {_ROTATION_GATE} is disabled")
+    return _unless(installation.gates.enabled(_ROTATION_GATE), f"feature gate {_ROTATION_GATE} is disabled")
 
 
 def cipher_suites(installation: Installation) -> Iterable[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+from nodeagent.base.gates import FeatureGates
 from nodeagent.base.structs import Struct
 from nodeagent.cli.cis.host import HostFiles
 from nodeagent.cli.cis.units import Unit, command_line, find_agent_unit
@@ -29,6 +30,7 @@ class Installation(Struct, frozen=True):
     overrides_node_name: bool
     """True if ``--hostname-override`` is set."""
     config: NodeAgentConfiguration
+    gates: FeatureGates
     settings: NodeSettings
 
     def configuration_files(self) -> list[str]:
@@ -67,7 +69,7 @@ def inspect_installation(root: Path, flags: Flags | None, *, overrides_node_name
         settings, config=_located(host, settings.config), config_dir=_located(host, settings.config_dir)
     )
     loaded = load(dataclasses.replace(flags, settings=located))
-    return Installation(host, unit, overrides_node_name, loaded.config, settings)
+    return Installation(host, unit, overrides_node_name, loaded.config, loaded.gates, settings)
 
 
 def _located(host: HostFiles, name: str) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from nodeagent.base.structs import Struct
 from nodeagent.cli.cis.host import HostFiles
+from nodeagent.cli.unit_words import split_words
 
 DIRECTORIES = (
     "/etc/systemd/system",
@@ -70,7 +70,7 @@ def command_line(host: HostFiles, unit: Unit) -> list[str]:
         return []
     environment = _environment(host, unit)
     words: list[str] = []
-    for word in shlex.split(commands[-1].lstrip(_PREFIXES)):
+    for word in split_words(commands[-1].lstrip(_PREFIXES)):
         if re.fullmatch(r"\$\w+", word):
             words += environment.get(word[1:], "").split()
         else:
@@ -94,7 +94,7 @@ def _environment(host: HostFiles, unit: Unit) -> dict[str, str]:
     """Return the variables of ``Environment=``, then those of ``EnvironmentFile=``, which take precedence."""
     environment: dict[str, str] = {}
     for value in unit.settings.get("Environment", ()):
-        environment |= _variables(shlex.split(value))
+        environment |= _variables(split_words(value))
     for file in unit.settings.get("EnvironmentFile", ()):
         lines = (line.strip() for line in host.text(file.lstrip("-")).splitlines())
         environment |= _variables([_unquoted(line) for line in lines if line and not line.startswith(("#", ";"))])

@@ -9,6 +9,7 @@ from nodeagent.base.tls import generate_ca
 from nodeagent.cli import agent_server
 from nodeagent.cli.agent_server import ServerUnreachable, add_flags, resolve, with_port
 from nodeagent.contracts.settings import NodeSettings
+from nodeagent.errors import ApiUnavailable
 
 CONFIG = """
 apiVersion: v1
@@ -133,3 +134,67 @@ def test_address_of_a_node_is_looked_up(run, tmp_path, monkeypatch):
         statuses.append(status)
         with pytest.raises(ServerUnreachable, match='node "node-1" has no address in its status'):
             run("--kubeconfig", str(tmp_path / "config"), "--node", "node-1")
+
+
+def with_exec_plugin(tmp_path, output):
+    plugin = tmp_path / "login"
+    plugin.write_text(f"#!/bin/sh\n{output}\n")
+    plugin.chmod(0o755)
+    version = "client.authentication.k8s.io/v1"
+    user = f"{{exec: {{apiVersion: {version}, command: {plugin}, interactiveMode: Never}}}}"
+    (tmp_path / "config").write_text(CONFIG.replace("{token: from-kubeconfig}", user))
+    return "--kubeconfig", str(tmp_path / "config")
+
+
+def test_exec_plugin_provides_the_credentials_without_a_token_file(run, tmp_path):
+    document = '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "own"}}'
+    config = with_exec_plugin(tmp_path, f"echo '{document}'")
+    (tmp_path / "token").write_text("from-file\n")
+
+    assert run(*config).authorization == "Bearer own"
+
+    (tmp_path / "login").unlink()
+    assert run(*config, "--token-file", str(tmp_path / "token")).authorization == "Bearer from-file"
+
+
+def test_failure_of_an_exec_plugin_is_reported(run, tmp_path):
+    with pytest.raises(ServerUnreachable, match=r"failed to load credentials: .*login failed with exit code 3"):
+        run(*with_exec_plugin(tmp_path, "exit 3"))
+
+
+def test_authority_of_the_kubeconfig_is_trusted_unless_specified(run, tmp_path):
+    for name in ("first", "second"):
+        (tmp_path / f"{name}.crt").write_bytes(generate_ca(f"ca-{name}").certificate)
+    cluster = f'{{server: "https://api.example", certificate-authority: {tmp_path}/first.crt}}'
+    (tmp_path / "config").write_text(CONFIG.replace('{server: "https://api.example"}', cluster))
+    (tmp_path / "plain").write_text(CONFIG.replace('"https://api.example"', '"http://api.example"'))
+    (tmp_path / "token").write_text("from-file\n")
+    config = ("--kubeconfig", str(tmp_path / "config"), "--address", "node:1")
+    other = ("--certificate-authority", str(tmp_path / "second.crt"))
+
+    def trusted(*arguments):
+        found = str(run(*arguments).tls.get_ca_certs())
+        return {name for name in ("first", "second") if f"ca-{name}" in found}
+
+    assert trusted(*config) == {"first"}
+    assert trusted(*config, "--token-file", str(tmp_path / "token")) == {"first"}
+    assert "second" in trusted(*config, *other)
+    assert trusted("--kubeconfig", str(tmp_path / "plain"), "--address", "node:1") == set()
+
+
+def test_unreachable_api_server_is_reported_and_the_connection_closed(run, tmp_path, monkeypatch):
+    (tmp_path / "config").write_text(CONFIG)
+    closed = []
+
+    class Client:
+        async def get(self, resource, name, *, into):
+            raise ApiUnavailable("no response")
+
+        async def close(self):
+            closed.append(True)
+
+    monkeypatch.setattr("nodeagent.apiclient.connect", lambda *_: Client())
+
+    with pytest.raises(ServerUnreachable, match='failed to get node "node-1": no response'):
+        run("--kubeconfig", str(tmp_path / "config"), "--node", "node-1")
+    assert closed == [True]

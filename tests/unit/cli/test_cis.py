@@ -189,3 +189,82 @@ def test_text_output_has_the_remedy_of_failed_items(root, capsys):
     assert "FAIL            4.2.13       limit of processes per pod\n" in output
     assert f"{'':29}podPidsLimit is -1\n{'':29}-> set podPidsLimit: 4096 in the configuration file\n" in output
     assert output.endswith("23 passed, 1 failed, 3 not applicable\n")
+
+
+@pytest.mark.parametrize(
+    "gates", ["RotateKubeletServerCertificate=false", "RotateNodeAgentServerCertificate=false", "AllBeta=false"]
+)
+def test_rotation_gate_is_effective_under_each_name(root, capsys, gates):
+    replace(root, CONFIG, "serverTLSBootstrap: true", "tlsCertFile: /a.crt\ntlsPrivateKeyFile: /a.key")
+    replace(root, "etc/nodeagent/nodeagent.env", "NODEAGENT_FLAGS=", f"NODEAGENT_FLAGS=--feature-gates={gates} ")
+
+    assert results(root, capsys)[1] == {"4.2.11"}
+
+
+def test_unbalanced_quotes_in_the_unit_are_accepted(root, capsys):
+    unit = (root / UNIT).read_text()
+    (root / UNIT).write_text(unit.replace("[Service]\n", "[Service]\nEnvironment=OWNER=it's\n"))
+
+    assert not results(root, capsys)[1]
+
+
+@pytest.mark.parametrize(("rate", "failed"), [(0, set()), (4, {"4.2.8"}), (5, set())])
+def test_event_rate_is_unlimited_or_at_least_5(root, capsys, rate, failed):
+    replace(root, CONFIG, "eventRecordQPS: 50", f"eventRecordQPS: {rate}")
+
+    assert results(root, capsys)[1] == failed
+
+
+@pytest.mark.parametrize(("limit", "failed"), [(1, set()), (0, {"4.2.13"})])
+def test_limit_of_processes_is_positive(root, capsys, limit, failed):
+    replace(root, CONFIG, "podPidsLimit: 4096", f"podPidsLimit: {limit}")
+
+    assert results(root, capsys)[1] == failed
+
+
+@pytest.mark.parametrize(
+    ("text", "failed"),
+    [
+        ("tlsMinVersion: VersionTLS13", set()),
+        ("tlsMinVersion: VersionTLS12", {"4.2.12"}),
+        ("tlsCipherSuites: [TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256]", set()),
+        ("tlsCipherSuites: [TLS_RSA_WITH_AES_128_CBC_SHA]", {"4.2.12"}),
+    ],
+)
+def test_cipher_suites_are_strong_or_those_of_tls_1_3(root, capsys, text, failed):
+    lines = (root / CONFIG).read_text().splitlines()
+    kept, skips = [], False
+    for line in lines:
+        skips = line.startswith(("tlsCipherSuites", "tlsMinVersion")) or (skips and line.startswith(" "))
+        kept += [] if skips else [line]
+    (root / CONFIG).write_text("\n".join([*kept, text, ""]))
+
+    assert results(root, capsys)[1] == failed
+
+
+@pytest.mark.parametrize(
+    ("denied", "failed"),
+    [("0.0.0.0/0 ::/0", set()), ("0.0.0.0/0", {"4.2.15"}), ("10.0.0.0/8", {"4.2.15"})],
+)
+def test_both_address_families_are_denied(root, capsys, denied, failed):
+    replace(root, ADDRESSES, "IPAddressDeny=any", f"IPAddressDeny={denied}")
+
+    assert results(root, capsys)[1] == failed
+
+
+def test_links_are_resolved_below_the_root_and_limited(tmp_path):
+    files = host.HostFiles(tmp_path)
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/file").write_text("content")
+    (tmp_path / "up").symlink_to("../../../etc/file")
+    (tmp_path / "loop").symlink_to("loop")
+    previous = "etc/file"
+    for number in range(41):
+        (tmp_path / f"link-{number}").symlink_to(previous)
+        previous = f"link-{number}"
+
+    assert files.text("/up") == "content"
+    assert files.text("/loop") == ""
+    assert not files.exists("/loop")
+    assert files.path("/link-39") == tmp_path / "etc/file"
+    assert files.path("/link-40") == tmp_path / "link-0"  # As many links as Linux follows.

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from nodeagent.cli.config import add_parser
+from nodeagent.errors import Problem
 
 NATIVE = (
     "apiVersion: nodeagent.config.k8s.io/v1beta1\nkind: NodeAgentConfiguration\n"
@@ -250,3 +251,60 @@ def test_file_is_converted_to_the_native_kind(run, file):
         "volumePluginDir": "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/",
     }
     assert json.loads(run("convert", path, "-o", "json")[1])["platformAPIQPS"] == 3
+
+
+def test_result_as_json_has_kind_and_warnings(run, file):
+    path = file(NATIVE + "maxPodz: 1\n")
+
+    code, out, err = run("validate", path, "-o", "json")
+
+    result = json.loads(out)
+    assert (code, err) == (0, "")
+    assert (result["file"], result["kind"], result["problems"]) == (path, "NodeAgentConfiguration", [])
+    assert ["maxPodz" in warning for warning in result["warnings"]] == [True]
+
+
+def test_objects_of_this_host_are_checked_unless_it_is_another_one(run, file, monkeypatch):
+    path = file(NATIVE)
+    problem = Problem(path, "cgroupRoot", "/none", "cgroup does not exist on this host")
+    monkeypatch.setattr("nodeagent.cli.config.host_problems", lambda config, gates, source: [problem])
+
+    here, _, err = run("validate", path)
+    elsewhere, _, _ = run("validate", "--other-host", path)
+
+    assert (here, elsewhere) == (1, 0)
+    assert "'/none' cgroup does not exist on this host" in err
+
+
+def test_ineffective_gates_of_drop_ins_are_those_that_they_change(run, file, tmp_path):
+    directory = tmp_path / "conf.d"
+    directory.mkdir()
+    (directory / "10.conf").write_text(NATIVE + "featureGates: {CSIVolumeHealth: true}")
+
+    code, out, _ = run("effective", "--unimplemented", "-o", "json", f"--config-dir={directory}")
+
+    assert (code, json.loads(out)) == (0, {})
+
+
+def test_unknown_field_without_a_similar_one_has_no_suggestion(run):
+    assert run("explain", "zzzzzz") == (2, "", "unknown field zzzzzz\n")
+
+
+def test_maps_and_lists_are_single_values(run, file):
+    path = file(NATIVE + "evictionHard: {memory.available: 5%}\nclusterDNS: [10.0.0.10]\n")
+
+    _, out, _ = run("effective", f"--config={path}", "--provenance", "-o", "json")
+
+    origins = json.loads(out)["provenance"]
+    assert {"evictionHard", "clusterDNS", "authentication.anonymous.enabled"} <= origins.keys()
+    assert not {"authentication", "evictionHard.memory.available", "apiVersion", "kind"} & origins.keys()
+
+
+def test_effective_configuration_as_json_has_no_origins(run, file):
+    _, out, _ = run("effective", f"--config={file(NATIVE)}", "-o", "json")
+
+    assert json.loads(out)["port"] == 10250
+
+
+def test_count_of_problems_is_printed(run, file):
+    assert run("validate", file(NATIVE + "port: 0\n"))[2].splitlines()[-1] == "1 problem"

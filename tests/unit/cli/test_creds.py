@@ -218,3 +218,58 @@ def test_pod_and_kubeconfig_require_each_other(run: Any, words: tuple[str, ...])
     code, _, err = run("reg.io/app", *words)
 
     assert (code, err) == (2, "nodeagent: --pod and --kubeconfig require each other\n")
+
+
+@pytest.mark.parametrize("name", ["web", "/web", "shop/", "shop/web/x", ""])
+def test_pod_needs_a_namespace_and_a_name(run: Any, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    with pytest.raises(SystemExit) as raised:
+        run("reg.io/app", f"--pod={name}", "--kubeconfig", "node.conf")
+
+    assert raised.value.code == 2
+    assert "must be NAMESPACE/NAME" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("providers", "code"),
+    [
+        ((PlainProvider(),), 0),
+        ((DiagnosableProvider(IDLE), PlainProvider()), 0),
+        ((DiagnosableProvider(OK, CredentialLookup("idle", failure="unused")),), 0),
+        ((), 1),
+    ],
+)
+def test_exit_code_is_that_of_matching_providers(run: Any, providers: tuple[Any, ...], code: int) -> None:
+    assert run("reg.io/app", providers=providers)[0] == code
+
+
+@pytest.mark.parametrize(("password", "masked"), [("abc", False), ("abcd", True)])
+def test_password_of_at_least_four_characters_is_masked_in_stderr(run: Any, password: str, masked: bool) -> None:
+    lookup = CredentialLookup(
+        "broken",
+        ("reg.*",),
+        ("/b",),
+        "{}",
+        {"r": Credentials("bob", password)},
+        failure="x",
+        detail=f"log {password} end",
+    )
+
+    _, out, _ = run("reg.io/app", providers=(DiagnosableProvider(lookup),))
+
+    assert (f"stderr    log {password} end" in out) == (not masked)
+    assert ("stderr    log *** end" in out) == masked
+
+
+def test_empty_password_is_reported(run: Any) -> None:
+    lookup = CredentialLookup("ok", ("reg.io",), request="{}", auth={"r": Credentials("bob", "")})
+
+    assert "auth      r: user '***', password empty" in run("reg.io/app", providers=(DiagnosableProvider(lookup),))[1]
+
+
+def test_unavailable_api_server_exits_with_3(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    api = FakeApi()
+    api.outage = True
+    monkeypatch.setattr(api, "close", lambda: asyncio.sleep(0), raising=False)
+    monkeypatch.setattr("nodeagent.apiclient.connect", lambda *_: api)
+
+    assert run("reg.io/app", "--pod", "shop/web", "--kubeconfig", "node.conf")[0] == 3

@@ -58,3 +58,30 @@ def test_json_contains_all_fields(requests: list[object], capsys: pytest.Capture
 def test_unreachable_agent_is_reported(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["devices", "--root-dir", str(tmp_path)]) == 3
     assert "nodeagent: " in capsys.readouterr().err
+
+
+def test_reserved_devices_and_pods_without_a_name_are_listed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    users = [
+        DeviceUser("default", "web", "u", "main", "", allocated=False),
+        DeviceUser("", "", "gone", "main", "", allocated=True),
+    ]
+    report = DevicesReport("node-1", [], [DeviceLine(WIDGET, "w0", "Healthy", "", [], users)])
+    monkeypatch.setattr(local_client, "query", lambda *_: report)
+
+    assert main(["devices"]) == 0
+
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert f"{WIDGET} w0 Healthy - default/web main (reserved) -" in lines
+    assert f"{WIDGET} w0 Healthy - gone main -" in lines
+
+
+def test_failed_query_prints_the_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def query(*_: object) -> None:
+        raise local_client.AgentRequestFailed("busy")
+
+    monkeypatch.setattr(local_client, "query", query)
+
+    assert main(["devices"]) == 1
+    assert capsys.readouterr().err == "nodeagent: failed to get the devices: busy\n"

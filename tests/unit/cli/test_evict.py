@@ -170,3 +170,34 @@ def test_failed_query_prints_the_error(run: Run, agent: FakeAgent, failure: Node
 
     assert exit_code == code
     assert text in error
+
+
+def test_pods_above_their_limits_and_reclaimed_disk_are_printed_first(run: Run, agent: FakeAgent):
+    pod = PlannedPod(namespace="a", name="big", uid="b", verdict=EvictionOutcome.EVICT, why="uses 2Gi of 1Gi")
+    agent.result = EvictionPlan(
+        node="node-1",
+        conditions=[],
+        thresholds=[
+            PlannedThreshold(signal="nodefs.inodesFree", hard=True, limit="5%", available=1 << 21),
+            PlannedThreshold(signal="memory.available", hard=True, limit="1Gi", available=(2 << 20) - 1, met=True),
+        ],
+        signal="nodefs.inodesFree",
+        over_limits=[pod],
+        reclaims_disk=True,
+    )
+
+    _, output, _ = run()
+
+    printed = lines(output)
+    assert "nodefs.inodesFree<5% hard 2097152 not met" in printed
+    assert "memory.available<1Gi hard 1Mi met" in printed
+    first = printed.index("Pods that exceed their local storage limits are evicted first:")
+    assert printed[first + 2] == "evict a/big uses 2Gi of 1Gi"
+    assert "Unused images and dead containers are removed first, pods only if that is not sufficient." in printed
+
+
+def test_optional_paragraphs_are_omitted(run: Run, agent: FakeAgent):
+    _, output, _ = run()
+
+    assert "local storage" not in output
+    assert "Unused images" not in output

@@ -94,3 +94,37 @@ def test_exit_code_of_an_invalid_configuration_is_1(tmp_path, monkeypatch, code,
     monkeypatch.setattr("nodeagent.cli.run.run", lambda arguments: code)
 
     assert kubelet.run([f"--root-dir={tmp_path}"], ()) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "KUBELET_EXTRA_ARGS=--node-labels=owner=it's --compatibility-version=1.34",
+        "KUBELET_EXTRA_ARGS=--node-labels=owner=it's --compatibility-version 1.34",
+    ],
+)
+def test_extra_arguments_with_a_single_quote_are_read(capsys, tmp_path, line):
+    defaults = tmp_path / "kubelet"
+    defaults.write_text(f"{line}\n")
+
+    assert printed_version(capsys, tmp_path, defaults=(defaults,)).startswith("1.34.")
+
+
+@pytest.mark.parametrize("script", ["exit 1", None])
+def test_kubeadm_that_fails_or_is_missing_is_ignored(tmp_path, monkeypatch, script):
+    monkeypatch.undo()
+    if script is not None:
+        executable = tmp_path / "kubeadm"
+        executable.write_text(f"#!/bin/sh\necho v1.33.4\n{script}\n")
+        executable.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}")
+
+    assert kubelet.node_release([f"--root-dir={tmp_path}"], ()).release == NEWEST
+
+
+@pytest.mark.parametrize("flag", ["--version", "--version=true", "--version=raw"])
+def test_release_of_the_flag_precedes_that_of_kubeadm(capsys, tmp_path, monkeypatch, flag):
+    monkeypatch.setattr(kubelet, "_kubeadm_version", lambda: "v1.32.13")
+
+    assert kubelet.run([flag, "--compatibility-version=1.34", f"--root-dir={tmp_path}"], ()) == 0
+    assert capsys.readouterr().out.startswith("Kubernetes v1.34.")

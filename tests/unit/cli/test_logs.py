@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import io
+import ssl
 import sys
 from types import SimpleNamespace
 
+import aiohttp
 import msgspec
 import pytest
 
-from nodeagent.cli import agent_server
+from nodeagent.cli import agent_server, logs
 from nodeagent.cli.main import main
 
 
@@ -247,3 +249,157 @@ def test_endpoint_of_a_node_is_read_from_its_status(tmp_path, monkeypatch, addre
     endpoint = agent_server.resolve(arguments)
 
     assert (endpoint.url, endpoint.authorization) == (expected, "Bearer t")
+
+
+@pytest.fixture
+def failing_server(monkeypatch):
+    """Return a function that makes every request fail with an error."""
+
+    def fail_with(error):
+        class Failing(Session):
+            def get(self, *args, **options):
+                raise error
+
+        monkeypatch.setattr(agent_server, "resolve", lambda arguments: SimpleNamespace(url="https://n:10250"))
+        monkeypatch.setattr(agent_server, "session", lambda endpoint: Failing())
+
+    return fail_with
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [(TimeoutError(), "timed out"), (aiohttp.ClientConnectionError("reset"), "reset")],
+)
+def test_unreachable_server_exits_with_3(failing_server, capsys, error, text):
+    failing_server(error)
+
+    assert main(["logs", "web"]) == 3
+    assert capsys.readouterr().err == f"nodeagent: failed to connect to https://n:10250: {text}\n"
+
+
+@pytest.mark.parametrize("verify_message", ["", "self-signed certificate"])
+def test_reason_of_a_failed_verification_is_printed(failing_server, capsys, verify_message):
+    cause = ssl.SSLCertVerificationError("text of the library")
+    cause.verify_message = verify_message
+    key = SimpleNamespace(host="n", port=10250, is_ssl=True, ssl=True)
+    failing_server(aiohttp.ClientConnectorCertificateError(key, cause))
+
+    assert main(["logs", "web"]) == 3
+    reason = verify_message or str(cause)
+    assert f"failed to verify the certificate of https://n:10250: {reason}; use" in capsys.readouterr().err
+
+
+def test_interrupted_command_exits_with_130(failing_server):
+    failing_server(KeyboardInterrupt())
+
+    assert main(["logs", "web"]) == 130
+
+
+class Rejection(Response):
+    status, reason = 403, "Forbidden"
+
+    async def read(self, limit):
+        return b"".join(self.pieces)[:limit]
+
+
+@pytest.mark.parametrize(("body", "text"), [(b" not allowed\n", "not allowed (403)"), (b"", "Forbidden (403)")])
+def test_rejected_log_does_not_affect_the_others(server, monkeypatch, capfd, body, text):
+    get = server.get
+    monkeypatch.setattr(
+        server, "get", lambda path, **options: Rejection([body]) if path.endswith("/a") else get(path, **options)
+    )
+
+    assert main(["logs", "web"]) == 1
+
+    captured = capfd.readouterr()
+    assert captured.err == f"nodeagent: default/web a: {text}\n"
+    assert "[default/web b] one" in captured.out
+
+
+def test_single_log_has_no_label(server, capfd):
+    assert main(["logs", "shop/db"]) == 0
+    assert capfd.readouterr().out == "one\ntwo"
+
+
+def test_long_line_is_printed_in_pieces(server, capfd):
+    size = logs.MAX_LINE_BYTES
+    server.pages["containerLogs_default_web_a"] = [b"x" * size, b"y\n", b"z" * (size + 1), b"end\n"]
+    server.pages["containerLogs_default_web_b"] = server.pages["containerLogs_default_web_i"] = []
+
+    assert main(["logs", "web"]) == 0
+
+    lines = capfd.readouterr().out.splitlines()
+    assert [len(line.removeprefix("[default/web a] ")) for line in lines] == [size + 1, size + 1, 3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "remedy"),
+    [
+        (["--system", "--query", "kubelet"], "set enableSystemLogQuery and the feature gate NodeLogQuery"),
+        (["--system", "pods"], "specify a file in it"),
+    ],
+)
+def test_directory_instead_of_a_log_is_reported(server, monkeypatch, capfd, arguments, remedy):
+    monkeypatch.setattr(Response, "content_type", "text/html")
+
+    assert main(["logs", *arguments]) == 1
+    assert f"the node returned a directory listing; {remedy}" in capfd.readouterr().err
+
+
+def test_files_of_the_system_are_listed_or_printed(server, capfd):
+    server.pages["logs"] = [b'<a href="a">a&amp;b</a>\n<a href="pods/">pods/</a>']
+
+    assert main(["logs", "--system"]) == 0
+    assert capfd.readouterr().out == "a&b\npods/\n"
+
+    assert main(["logs", "--system", "/syslog", "-f", "--tail", "0"]) == 0
+    assert server.requests[-1] == ("/logs/syslog", [("follow", "true"), ("tailLines", "0")])
+
+
+def test_start_of_service_logs_is_sent_as_a_time(server):
+    main(["logs", "--system", "--query", "a", "--since", "1h", "--boot", "0"])
+
+    ((path, query),) = server.requests
+    assert (path, [name for name, _ in query]) == ("/logs/", ["query", "sinceTime", "boot"])
+
+
+CONTAINERS = [{"name": "main"}, {"name": "side"}]
+RESTARTING = {"name": "side", "lastState": {"terminated": {}}}
+
+
+@pytest.mark.parametrize(
+    ("pod", "container"),
+    [
+        ({}, "main"),
+        ({"status": None}, "main"),
+        ({"status": {"containerStatuses": None}}, "main"),
+        ({"status": {"containerStatuses": [{"name": "main"}, RESTARTING]}}, "side"),
+    ],
+)
+def test_containers_without_a_log_are_skipped_unless_none_has_started(server, pod, container):
+    plain = {"metadata": {"namespace": "default", "name": "web"}, "spec": {"containers": CONTAINERS}, **pod}
+    server.pages["pods"] = [msgspec.json.encode({"items": [plain]})]
+
+    assert main(["logs", "pod/web", "--since", "100ms"]) == 0
+
+    assert server.requests[1:] == [(f"/containerLogs/default/web/{container}", [("sinceSeconds", "1")])]
+
+
+@pytest.mark.parametrize("items", [None, []])
+def test_pod_on_another_node_is_reported(server, capfd, items):
+    server.pages["pods"] = [msgspec.json.encode({"items": items})]
+
+    assert main(["logs", "web"]) == 1
+    assert 'pod "default/web" not found on this node' in capfd.readouterr().err
+
+
+def test_tail_of_no_lines_is_accepted(server):
+    assert main(["logs", "shop/db", "--tail", "0"]) == 0
+    assert server.requests[-1][1] == [("tailLines", "0")]
+
+
+def test_output_in_a_pipe_is_not_colored(server, monkeypatch, capfd):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+    assert main(["logs", "web", "shop/db"]) == 0
+    assert "\x1b" not in capfd.readouterr().out

@@ -33,3 +33,15 @@ def test_unknown_command_is_reported_with_a_suggestion(capsys, word, hint):
     assert f"unknown command '{word}'" in error
     assert hint in error
     assert "containerRuntimeEndpoint" not in error
+
+
+@pytest.mark.parametrize("arguments", [[], ["--v=2", "run"], ["run"], ["run", "--v=2"], ["run", "run"]])
+def test_flags_after_an_optional_first_argument_are_those_of_the_daemon(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr("nodeagent.cli.run.run", lambda argv: started.append(list(argv)) or 7)
+
+    assert main(arguments) == 7
+
+    assert started == [arguments[1:] if arguments[:1] == ["run"] else arguments]

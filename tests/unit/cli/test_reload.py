@@ -188,3 +188,16 @@ def test_invalid_configuration_raises_at_startup(tmp_path):
 
     with pytest.raises(ConfigError):
         prepare(["--config", str(file)])
+
+
+@pytest.mark.parametrize(
+    ("fields", "changed"),
+    [({"maxPods": 40}, "no configuration field"), ({"maxPods": 41, "podsPerCore": 2}, "podsPerCore, maxPods")],
+)
+async def test_changed_fields_are_logged(arguments, file, processes, caplog, fields, changed):
+    caplog.set_level(logging.INFO)
+
+    await reload_with(arguments, file, **fields)
+
+    (record,) = [record for record in caplog.records if record.message.startswith("Reloading configuration")]
+    assert set(record.changed.split(", ")) == set(changed.split(", "))  # type: ignore[attr-defined]

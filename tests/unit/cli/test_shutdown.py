@@ -105,3 +105,22 @@ def test_missing_or_invalid_plan_is_reported(
     assert main(["shutdown", "rehearse", "--root-dir", str(tmp_path)]) == 1
 
     assert "shutdown_plan.json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 pods"), (1, "1 pod "), (2, "2 pods")])
+def test_number_of_pods_that_would_be_killed_is_printed(
+    root: Path, capsys: pytest.CaptureFixture[str], count: int, text: str
+) -> None:
+    plan_file(root).write_text(json.dumps(plan_to_json(ShutdownPlan(ShutdownPeriods(), PODS[:count]))))
+
+    assert main(["shutdown", "rehearse", "--root-dir", str(root), "-o", "text"]) == 0
+    assert f"Graceful node shutdown is disabled: {text}" in capsys.readouterr().out
+
+
+def test_disabled_shutdown_has_no_groups(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(root, ShutdownPeriods())
+
+    assert main(["shutdown", "rehearse", "--root-dir", str(root), "-o", "json"]) == 0
+
+    report = json.loads(capsys.readouterr().out)
+    assert (report["enabled"], report["totalSeconds"], report["groups"], report["pods"]) == (False, 0, [], 2)

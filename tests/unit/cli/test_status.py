@@ -15,6 +15,7 @@ from nodeagent.cli import status
 from nodeagent.cli.main import main
 from nodeagent.contracts.diagnostics import (
     ConditionLine,
+    DeviceResourceLine,
     GaugeLine,
     LoopLine,
     NodeOverview,
@@ -259,3 +260,126 @@ def test_color_of_a_gauge_follows_its_share(used, color):
 
     codes = {"green": "\x1b[32m", "yellow": "\x1b[33m", "red": "\x1b[31m"}
     assert {name for name, code in codes.items() if code in output.getvalue()} == {color}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-5, "0s"), (119, "119s"), (120, "2m"), (7199, "119m"), (7200, "2h"), (172799, "47h"), (172800, "2d")],
+)
+def test_age_is_in_the_largest_unit_of_which_there_are_two(seconds, text):
+    overview = msgspec.structs.replace(HEALTHY, started_at=AT - timedelta(seconds=seconds))
+
+    assert f", up {text}  " in rendered(overview)[0]
+
+
+def test_widths_depend_on_the_screen():
+    overview = msgspec.structs.replace(HEALTHY, pods=[pod("a-name-of-32-characters-and-more")])
+    unlimited, wide, narrow = ("\n".join(rendered(overview, width, 24 if width else 0)) for width in (0, 100, 99))
+
+    for text in (unlimited, wide):
+        assert "\ndefault/a-name-of-32-characters-and-more   1/1" in text
+        assert "[########..]" in text
+    assert "\ndefault/a-name-of-32-characte…   1/1" in narrow
+    assert "[####.]" in narrow
+
+
+@pytest.mark.parametrize(("width", "separate"), [(103, False), (102, True), (0, False)])
+def test_cause_has_a_separate_line_if_the_row_is_too_narrow(width, separate):
+    overview = msgspec.structs.replace(HEALTHY, pods=[pod("a" * 23, cause="in progress")])  # A name of 31 columns.
+
+    lines = rendered(overview, width, 24 if width else 0)
+
+    assert ("  in progress" in lines) == separate
+
+
+def test_table_fits_exactly_or_counts_the_other_pods():
+    fixed = 5  # Two lines of the header, the gauges, the heading of the table and the loops.
+    pods = [pod(f"p{number}") for number in range(4)]
+    overview = msgspec.structs.replace(HEALTHY, pods=pods)
+
+    assert [line for line in rendered(overview, 120, fixed + 4) if "more" in line] == []
+    assert "… and 2 more" in rendered(overview, 120, fixed + 3)
+
+
+def test_stage_is_readiness_or_phase_without_a_stage_in_progress():
+    pods = [pod("a", ready=False, phase="Succeeded"), pod("b"), pod("c", stage=Stage.PULL, started_at=None)]
+
+    rows = {line.split()[0]: line.split()[3:] for line in rendered(msgspec.structs.replace(HEALTHY, pods=pods))[4:7]}
+
+    assert rows == {"default/a": ["5h", "Succeeded"], "default/b": ["5h", "Ready"], "default/c": ["pull"]}
+
+
+def test_reason_is_listed_only_for_blocked_pods():
+    waiting = pod("waiting", ready=False, stage=Stage.PULL, reason="Pulling", cause="main: 3 s")
+    overview = msgspec.structs.replace(HEALTHY, pods=[waiting])
+
+    assert "main: 3 s" in rendered(overview)[4]
+    assert "Pulling" not in rendered(overview)[4]
+
+
+def test_release_and_missing_runtime_are_in_the_first_line():
+    assert rendered(msgspec.structs.replace(HEALTHY, release="1.34", runtime=""))[0].endswith(
+        "  no runtime  release 1.34"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"), [([], 2), (["-o", "json"], 0), (["--watch", "-o", "json"], 2), (["--watch"], 2)]
+)
+def test_text_requires_the_packages_of_the_command(agent, monkeypatch, capsys, arguments, code):
+    monkeypatch.setattr(status, "missing_extra", lambda command, extra: f"{command} requires {extra}")
+
+    assert main(["status", *arguments]) == code
+    assert ("nodeagent status requires cli" in capsys.readouterr().err) == (code == 2)
+
+
+def test_watched_json_has_one_line_per_refresh(agent, monkeypatch, capsys):
+    agent[:] = [HEALTHY, msgspec.structs.replace(HEALTHY, node="node-2"), local_client.AgentRequestFailed("busy")]
+    monkeypatch.setattr(status.time, "sleep", lambda seconds: None)
+
+    assert main(["status", "--watch", "-o", "json"]) == 1
+
+    output = capsys.readouterr()
+    assert [json.loads(line)["node"] for line in output.out.splitlines()] == ["node-1", "node-2"]
+    assert "busy" in output.err
+
+
+@pytest.mark.parametrize(
+    ("interval", "valid"), [("0.2", True), ("3600", True), ("0.1", False), ("3601", False), ("nan", False)]
+)
+def test_interval_is_limited(agent, monkeypatch, interval, valid):
+    def interrupted(seconds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(status.time, "sleep", interrupted)
+    if valid:
+        assert main(["status", "--watch", "--interval", interval]) == 0
+    else:
+        with pytest.raises(SystemExit):
+            main(["status", "--watch", "--interval", interval])
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        [ConditionLine(type="Ready", status="Unknown", reason="R", message="m")],
+        [ConditionLine(type="MemoryPressure", status="Unknown", reason="R", message="m")],
+    ],
+)
+def test_unknown_condition_is_a_problem(agent, conditions, capsys):
+    agent[:] = [msgspec.structs.replace(HEALTHY, conditions=conditions)]
+
+    assert main(["status"]) == 1
+    assert f"{conditions[0].type}=Unknown R: m" in capsys.readouterr().out
+
+
+def test_devices_are_listed_with_their_problem():
+    lines = [
+        DeviceResourceLine(name="a.io/x", capacity=2, healthy=1, allocated=1, problem=problem)
+        for problem in ("", "not registered")
+    ]
+
+    assert rendered(msgspec.structs.replace(HEALTHY, devices=lines))[5:7] == [
+        "devices a.io/x: 1 of 2 allocated, 1 healthy",
+        "devices a.io/x: 1 of 2 allocated, 1 healthy, not registered",
+    ]

@@ -61,3 +61,62 @@ def test_missing_fields_are_dashes(
     assert main(["volumes"]) == 0
 
     assert capsys.readouterr().out.splitlines()[-1].split() == cells
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"), [("", ("", "")), ("web", ("default", "web")), ("shop/web", ("shop", "web"))]
+)
+def test_pod_without_namespace_is_in_the_default_one(report: list[object], pod: str, expected: tuple[str, str]) -> None:
+    assert main(["volumes", *([pod] if pod else [])]) == 0
+    assert (report[0].namespace, report[0].pod) == expected  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"volume": "v", "error": "broken"}, "- v: broken"),
+        (
+            {"name": "pv", "error": "e", "call": "Mount", "retry_seconds": 0.0},
+            "- pv: Mount: e; next attempt in 0 s",
+        ),
+    ],
+)
+def test_problem_has_call_and_retry_if_there_is_one(
+    fields: dict[str, object], text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(local_client, "query", lambda *_: VolumesReport("node-1", [VolumeLine(**fields)]))  # type: ignore[arg-type]
+
+    assert main(["volumes"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == text
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"), [(0, "0"), (1023, "1023"), ((1 << 20) - 1, "1048575"), (1 << 20, "1Mi"), ((3 << 20) - 1, "2Mi")]
+)
+def test_sizes_are_rounded_down_to_mebibytes(
+    amount: int, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = VolumeLine(name="pv", state="s", used_bytes=amount)
+    monkeypatch.setattr(local_client, "query", lambda *_: VolumesReport("node-1", [line]))
+
+    assert main(["volumes"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].split()[5] == text
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (local_client.AgentUnreachable("start it"), 3, "nodeagent: start it"),
+        (local_client.AgentRequestFailed("busy"), 1, "nodeagent: failed to get the volumes: busy"),
+    ],
+)
+def test_failed_query_prints_the_error(
+    error: Exception, code: int, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def query(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(local_client, "query", query)
+
+    assert main(["volumes"]) == code
+    assert capsys.readouterr().err == f"{text}\n"

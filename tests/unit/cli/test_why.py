@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -12,7 +12,16 @@ import pytest
 from nodeagent import local_client
 from nodeagent.cli.main import main
 from nodeagent.cli.why import lines
-from nodeagent.contracts.diagnostics import PodEvent, PodExplanation, Stage, StageReport, StageState, WhyRequest
+from nodeagent.contracts.diagnostics import (
+    PodDeviceLine,
+    PodEvent,
+    PodExplanation,
+    Stage,
+    StageReport,
+    StageState,
+    WhyRequest,
+)
+from nodeagent.contracts.plugin_report import DecisionLine
 
 AT = datetime(2024, 1, 1, 3, 0, tzinfo=UTC)
 BLOCKED = PodExplanation(
@@ -158,3 +167,70 @@ def test_only_the_blocking_stage_refers_to_the_cause_below():
     assert [line.endswith("see below") for line in lines(BLOCKED, AT)[2:4]] == [False, True]
     working = msgspec.structs.replace(BLOCKED, blocked=False)
     assert not any(line.endswith("see below") for line in lines(working, AT))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(-1, "0s"), (119, "119s"), (120, "2m"), (7199, "119m"), (7200, "2h"), (86400, "24h")]
+)
+@pytest.mark.parametrize("count", [1, 2])
+def test_events_and_decisions_have_an_age_and_a_count_of_repetitions(seconds, text, count):
+    last = AT - timedelta(seconds=seconds)
+    first = last - timedelta(seconds=count - 1)
+    event = PodEvent(type="Normal", reason="Pulled", note="done", count=count, first=first, last=last)
+    decision = DecisionLine("limit", "nodeagent_admit_pod", "web", "admitted", first, last, count)
+
+    printed = lines(msgspec.structs.replace(BLOCKED, events=[event], decisions=[decision]), AT)
+
+    times = "" if count == 1 else f" (x2 since {first:%H:%M:%S})"
+    assert printed[-1] == f"  {text:>5}  Normal  Pulled: done{times}"
+    assert printed[-4] == f"  {text:>5}  limit (admit_pod): admitted{times}"
+
+
+def test_lists_without_entries_have_no_heading():
+    printed = lines(msgspec.structs.replace(BLOCKED, events=[]), AT)
+
+    assert not any(line.startswith(("Events", "Decisions", "Devices")) for line in printed)
+
+
+def test_devices_are_listed_with_their_health():
+    devices = [
+        PodDeviceLine("main", "a.io/x", "x0", "Healthy"),
+        PodDeviceLine("main", "a.io/x", "x1", "Unhealthy", "overheated"),
+    ]
+
+    printed = lines(msgspec.structs.replace(BLOCKED, devices=devices, events=[]), AT)
+
+    assert printed[-3:] == ["Devices:", "  main: a.io/x x0 Healthy", "  main: a.io/x x1 Unhealthy: overheated"]
+
+
+def test_reason_of_a_stage_is_printed_only_if_it_is_blocked():
+    stages = [
+        StageReport(stage=stage, state=state, reason="R", detail="text", containers=["a", "b"])
+        for stage, state in ((Stage.PULL, StageState.BLOCKED), (Stage.READY, StageState.WORKING))
+    ]
+
+    printed = lines(msgspec.structs.replace(BLOCKED, stages=stages, blocking=Stage.ADMIT), AT)
+
+    assert printed[2].endswith(" R: a, b: text")
+    assert printed[3].endswith(" a, b: text") and " R: " not in printed[3]
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "state"),
+    [
+        ({"ready": True, "phase": "Running", "blocking": None}, 0, "is Ready; phase Running"),
+        ({"phase": "Succeeded", "blocking": None}, 0, "has terminated (Succeeded); phase Succeeded"),
+        ({"phase": "Failed", "blocking": None}, 1, "has terminated (Failed); phase Failed"),
+        ({"plugin": "limit"}, 1, "is not Ready; phase Pending"),
+    ],
+)
+def test_state_of_the_pod_determines_the_exit_code(monkeypatch, capsys, fields, code, state):
+    pod = msgspec.structs.replace(BLOCKED, **fields)
+    monkeypatch.setattr(local_client, "query", lambda *_: pod)
+
+    assert main(["why", "web"]) == code
+
+    output = capsys.readouterr().out
+    assert f"pod shop/web {state}, from source api\n" in output
+    assert ("Blocked at pull (plugin limit): main" in output) == ("plugin" in fields)
+    assert ("Remedy" in output) == (pod.blocking is not None)
