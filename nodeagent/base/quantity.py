@@ -141,11 +141,11 @@ def parse_quantity(text: str) -> Quantity:
 def size_text(size_bytes: int) -> str:
     """Return a human-readable size with at most four digits: ``45.2 MiB``."""
     amount = float(size_bytes)
-    for unit in ("B", "KiB", "MiB"):
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if amount < 1024:
             return f"{amount:.4g} {unit}"
         amount /= 1024
-    return f"{amount:.4g} GiB"
+    return f"{amount:.4g} PiB"
 
 
 def _scale(digits: int, exponent: int) -> int:

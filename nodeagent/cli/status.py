@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _WIDE = 100
 """Minimum number of columns for the full width of bars and names."""
 _BAR, _NARROW_BAR = 10, 5

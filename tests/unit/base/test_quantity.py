@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.base.quantity import Format, Quantity, parse_quantity
+from nodeagent.base.quantity import Format, Quantity, parse_quantity, size_text
 
 MAX = 2**63 - 1
 
@@ -98,3 +98,22 @@ def test_comparison_ignores_the_suffix():
 def test_sum_keeps_the_suffix_family_of_the_nonzero_operand():
     assert str(Quantity() + parse_quantity("1Gi")) == "1Gi"
     assert str(parse_quantity("1Gi") * 3) == "3Gi"
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1 KiB"),
+        ((1 << 20) - 1, "1024 KiB"),
+        (1 << 20, "1 MiB"),
+        (45_200_000, "43.11 MiB"),
+        (1 << 30, "1 GiB"),
+        (1 << 40, "1 TiB"),
+        (12 << 40, "12 TiB"),
+        (1 << 50, "1 PiB"),
+    ],
+)
+def test_size_has_at_most_four_digits(size, text):
+    assert size_text(size) == text

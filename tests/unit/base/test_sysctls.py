@@ -20,7 +20,8 @@ def test_first_separator_decides_the_notation(name: str, normal: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "valid"), [("net.core.somaxconn", True), ("net..core", False), ("Net.core", False), ("a" * 254, False)]
+    ("name", "valid"),
+    [("net.core.somaxconn", True), ("net..core", False), ("Net.core", False), ("a" * 253, True), ("a" * 254, False)],
 )
 def test_names_by_syntax(name: str, valid: bool) -> None:
     assert (not sysctl_name_problems(name)) is valid

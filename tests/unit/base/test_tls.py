@@ -202,3 +202,11 @@ def public_key(pair: tls.KeyPair) -> bytes:
 
     key = x509.load_pem_x509_certificate(pair.certificate).public_key()
     return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+
+
+@pytest.mark.parametrize(("minimum", "legacy"), [("VersionTLS11", True), ("VersionTLS12", False), ("", False)])
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion")
+def test_legacy_security_level_is_limited_to_old_versions(server_pair, minimum, legacy):
+    default = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).security_level
+
+    assert tls.server_context(*server_pair, min_version=minimum).security_level == (0 if legacy else default)

@@ -116,6 +116,12 @@ def test_depth_is_limited(opening):
         load(opening * 20_000)
 
 
+def test_depth_may_be_the_limit():
+    assert load("- - - x", Limits(max_depth=3)) == [[["x"]]]
+    with pytest.raises(YamlError, match="nested deeper than 2 levels"):
+        load("- - - x", Limits(max_depth=2))
+
+
 def test_size_is_limited():
     with pytest.raises(YamlError, match="larger than 10 bytes"):
         load("a: 123456789", Limits(max_bytes=10))

@@ -238,6 +238,9 @@ def test_watch_stops_on_interrupt(agent, monkeypatch):
         ("memory", 1 << 10, "1 KiB"),
         ("memory", 4 << 30, "4 GiB"),
         ("memory", 1000 << 20, "0.98 GiB"),
+        ("nodefs", 999 << 40, "999 TiB"),
+        ("nodefs", 1000 << 40, "0.98 PiB"),
+        ("nodefs", 2000 << 60, "2e+03 EiB"),
     ],
 )
 def test_capacity_has_at_most_three_digits(name, capacity, text):

@@ -131,6 +131,14 @@ def test_long_text_is_truncated(streams):
     assert line.endswith('… (3616 characters more)"')
 
 
+def test_text_of_the_maximum_length_is_complete(streams):
+    streams.configure()
+
+    log.info("M", extra={"body": "x" * 16_384})
+
+    assert only(streams.err_lines()).endswith('xxx"')
+
+
 @pytest.mark.parametrize(
     "pairs",
     [

@@ -98,6 +98,21 @@ def test_process_crashes_after_a_number_of_callbacks(loop):
     assert 1 <= len(steps) <= 3
 
 
+@pytest.mark.parametrize("callbacks", [1, 2, 5])
+def test_crash_is_after_exactly_this_number_of_callbacks(loop, callbacks):
+    executed = []
+
+    async def main():
+        loop.crash_at, loop.on_crash = callbacks, lambda: loop.drop(1)
+        for number in range(10):
+            loop.call_soon(executed.append, number, context=process(1))
+        await asyncio.sleep(10)
+
+    loop.run_until_complete(main())
+
+    assert executed == list(range(callbacks))
+
+
 def test_sets_of_tasks_have_the_order_of_their_creation(loop):
     async def main():
         tasks = [loop.create_task(asyncio.sleep(1)) for _ in range(20)]

@@ -87,6 +87,7 @@ async def test_first_certificate_is_requested_and_stored(harness: Harness) -> No
         assert request["spec"]["signerName"] == "kubernetes.io/kube-apiserver-client-kubelet"
         assert request["spec"]["usages"] == ["digital signature", "client auth"]
         assert request["metadata"]["name"].startswith("csr-")
+        assert not harness.store.pending_key.exists()
 
         await harness.response()
 
