@@ -268,3 +268,9 @@ def test_links_are_resolved_below_the_root_and_limited(tmp_path):
     assert not files.exists("/loop")
     assert files.path("/link-39") == tmp_path / "etc/file"
     assert files.path("/link-40") == tmp_path / "link-0"  # As many links as Linux follows.
+
+
+def test_only_assignments_in_the_service_section_are_read(root, capsys):
+    replace(root, ADDRESSES, "[Service]", "[Unit]")
+
+    assert results(root, capsys)[1] == {"4.2.15"}

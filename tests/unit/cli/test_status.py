@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import msgspec
 import pytest
@@ -386,3 +387,20 @@ def test_devices_are_listed_with_their_problem():
         "devices a.io/x: 1 of 2 allocated, 1 healthy",
         "devices a.io/x: 1 of 2 allocated, 1 healthy, not registered",
     ]
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_watch_uses_the_screen_of_a_terminal_for_text(agent, monkeypatch, capsys, output):
+    screen = io.StringIO()
+    options = {"file": screen, "force_terminal": True, "width": 80, "height": 24}
+    monkeypatch.setattr("rich.console.Console", partial(Console, **options))
+
+    def interrupted(seconds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(status.time, "sleep", interrupted)
+
+    assert main(["status", "--watch", "-o", output]) == 0
+    assert ("\x1b[?1049h" in screen.getvalue()) == (output == "text")
+    assert ("node-1" in screen.getvalue()) == (output == "text")
+    assert ('"node": "node-1"' in capsys.readouterr().out) == (output == "json")

@@ -121,6 +121,7 @@ def test_failed_query_prints_the_error(monkeypatch, capsys, error, code, text):
         ("shop/web", "shop"),
         ("pod/shop/web", "shop"),
         ("po/shop/web", "shop"),
+        ("pods/shop/web", "shop"),
     ],
 )
 def test_pod_names_of_status_and_kubectl_are_accepted(subject, namespace, monkeypatch):
@@ -234,3 +235,8 @@ def test_state_of_the_pod_determines_the_exit_code(monkeypatch, capsys, fields, 
     assert f"pod shop/web {state}, from source api\n" in output
     assert ("Blocked at pull (plugin limit): main" in output) == ("plugin" in fields)
     assert ("Remedy" in output) == (pod.blocking is not None)
+
+
+def test_pod_can_have_the_name_of_its_kind(queries):
+    assert main(["why", "pod"]) == 1
+    assert queries[0][2] == WhyRequest(namespace="default", name="pod")
