@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from nodeagent_plugins.volumes.downward import format_map
+from nodeagent.errors import VolumeError
+from nodeagent.model.pod import ObjectFieldSelector
+from nodeagent.testing import make_pod
+from nodeagent_plugins.volumes.downward import field_value, format_map
 
 
 @pytest.mark.parametrize(
@@ -25,3 +29,31 @@ def test_values_of_labels_and_annotations_are_quoted_as_in_go(value: str, quoted
 
 def test_entries_are_lines_sorted_by_key() -> None:
     assert format_map({"b": "2", "a": "1"}) == 'a="1"\nb="2"' and format_map({}) == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("metadata.labels", 'a="1"'),
+        ("metadata.annotations", 'b="2"'),
+        ("metadata.labels['a']", "1"),
+        ("metadata.name", "web"),
+    ],
+)
+def test_fields_of_the_metadata(path: str, text: str) -> None:
+    pod = make_pod("web", labels={"a": "1"}, annotations={"b": "2"})
+
+    assert field_value(pod, ObjectFieldSelector(field_path=path)) == text
+
+
+@pytest.mark.parametrize("path", ["metadata.labels", "metadata.annotations"])
+def test_missing_map_is_empty(path: str) -> None:
+    pod = make_pod("web")
+    pod = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, labels=None, annotations=None))
+
+    assert field_value(pod, ObjectFieldSelector(field_path=path)) == ""
+
+
+def test_unsupported_field_is_an_error() -> None:
+    with pytest.raises(VolumeError, match=r"unsupported fieldPath: spec\.unknown"):
+        field_value(make_pod(), ObjectFieldSelector(field_path="spec.unknown"))

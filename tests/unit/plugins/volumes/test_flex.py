@@ -413,3 +413,14 @@ async def test_persistent_volume_of_a_driver_is_released_after_a_restart(
 
     await manager().release(pod.uid)
     assert driver.commands()[-1] == "unmount" and not directory.exists() and mounter.mounts == {}
+
+
+@pytest.mark.parametrize("attach", [True, False])
+async def test_driver_that_mounts_neither_volumes_nor_devices_is_an_error(context, flex, driver, attach):
+    driver.outputs = dict.fromkeys(("getvolumename", "waitforattach", "mountdevice", "mount"), NOT_SUPPORTED)
+    driver.outputs["init"] = SUCCESS if attach else PLAIN
+    pod = flex_pod()
+
+    with pytest.raises(VolumeError, match="driver acme/disk mounts neither volumes nor devices"):
+        await flex.prepare(pod)
+    assert volume_dir(context, pod).exists() == attach  # Until teardown has detached the device.

@@ -18,7 +18,7 @@ from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.errors import TransientVolumeError, VolumeError
 from nodeagent.model.persistent_volume import VolumeNodeAffinity
 from nodeagent.model.pod import Pod, Volume
-from nodeagent.testing import FakeApi, FakeClock, make_container, make_pod
+from nodeagent.testing import FakeApi, FakeClock, FakeVolumeKind, make_container, make_pod
 from nodeagent.testing.context import make_config
 from nodeagent.testing.persistent_volumes import FakeClaims, uncertain
 from nodeagent_plugins.volumes import mount_operations
@@ -491,3 +491,15 @@ def test_supplemental_group_is_a_decimal_annotation(annotations: dict[str, str] 
 )
 def test_path_of_an_attached_volume(attached: list[dict[str, object]] | None, path: str | None) -> None:
     assert attached_path({"volumesAttached": attached}, "v") == path
+
+
+async def test_volume_of_a_pod_spec_has_no_name_of_a_persistent_volume(host: Host) -> None:
+    host.manager.replace_kinds([], [FakeVolumeKind()])
+    pod = make_pod(
+        containers=[make_container("main", volume_mounts=[{"name": "scratch", "mountPath": "/s"}])],
+        volumes=[{"name": "scratch", "emptyDir": {}}],
+    )
+
+    mounted = (await (await host.begin(pod)))["scratch"]
+
+    assert (mounted.volume_name, mounted.supplemental_group) == ("", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from pathlib import Path
 
@@ -76,3 +77,45 @@ async def test_cancelled_caller_waits_for_its_thread() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert ended == [True]
+
+
+async def test_cancelled_caller_waits_only_for_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mounts, "_FINISH_SECONDS", 0.0)
+    started, go = threading.Event(), threading.Event()
+
+    def work() -> None:
+        started.set()
+        go.wait(5)
+
+    task = asyncio.create_task(in_thread(work))
+    while not started.is_set():
+        await asyncio.sleep(0.001)
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not go.is_set()
+    go.set()
+
+
+async def test_error_of_a_cancelled_call_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    started, go = threading.Event(), threading.Event()
+
+    def work() -> None:
+        started.set()
+        go.wait(5)
+        raise OSError(5, "Input/output error")
+
+    task = asyncio.create_task(in_thread(work))
+    while not started.is_set():
+        await asyncio.sleep(0.001)
+    task.cancel()
+    await asyncio.sleep(0)
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    del task
+    gc.collect()
+    await asyncio.sleep(0)
+
+    assert caplog.messages == []

@@ -10,7 +10,8 @@ import pytest
 
 from nodeagent.config.features import build_gates
 from nodeagent.contracts.api import NODES
-from nodeagent.contracts.persistent_volumes import VolumeMode, VolumeSpec
+from nodeagent.contracts.persistent_volumes import MountRequest, VolumeMode, VolumeOnDisk, VolumeSpec
+from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.errors import VolumeError
 from nodeagent.model.pod import Volume
 from nodeagent.testing import FakeApi, FakeClock, FakeVolumeKind, make_container, make_pod
@@ -208,3 +209,69 @@ async def test_only_persistent_volumes_are_mounted_with_a_label(
 
     assert mounted["scratch"].selinux_label == ""
     assert mounted["v"].selinux_label.endswith(":s0:c1,c2") and set(labels) == {mounted["v"].selinux_label}
+
+
+class PlainKind:
+    """A kind of persistent volumes that neither expands nor refreshes nor attaches them."""
+
+    name = "kubernetes.io~plain"
+
+    def __init__(self) -> None:
+        self.problems: list[VolumeError] = []
+
+    def supports(self, spec: VolumeSpec) -> bool:
+        return spec.persistent_volume is not None
+
+    def plugin_name(self, spec: VolumeSpec) -> str:
+        return "kubernetes.io/plain"
+
+    async def mount(self, request: MountRequest) -> MountedVolume:
+        if self.problems:
+            raise self.problems.pop()
+        return MountedVolume(request.spec.volume.name, str(request.directory))
+
+    async def unmount(self, volume: VolumeOnDisk) -> None: ...
+
+    def reconstruct(self, pod_uid: str, directory: Path, mode: VolumeMode) -> VolumeOnDisk:
+        raise VolumeError("is not kept on disk")
+
+
+@pytest.fixture
+async def plain(tmp_path: Path, clock: FakeClock) -> AsyncIterator[Host]:
+    """Return a node with claims of a plain kind."""
+    host = Host(tmp_path, clock, None)
+    host.kind = PlainKind()  # type: ignore[assignment]
+    host.claims.add("data")
+    host.start()
+    await clock.advance(0)
+    yield host
+    await host.kill()
+
+
+async def test_claim_without_any_effect_on_a_mounted_volume_is_read_after_an_interval(plain: Host) -> None:
+    pod = claim_pod()
+    await (await plain.begin(pod))
+    reads = len(plain.claims.known)
+    for seconds, expected in [(0, 0), (READ_AGAIN_SECONDS - 1, 0), (1, 1), (READ_AGAIN_SECONDS - 1, 1)]:
+        await plain.clock.advance(seconds)
+        await plain.manager.prepare(pod)
+        assert len(plain.claims.known) - reads == expected, seconds
+
+    changed = pod_with({"name": "v", "persistentVolumeClaim": {"claimName": "data", "readOnly": True}})
+    await plain.manager.prepare(changed)
+    assert len(plain.claims.known) - reads == 2
+
+
+async def test_claim_is_read_again_until_its_volume_is_mounted(plain: Host) -> None:
+    kind: Any = plain.kind
+    kind.problems = [VolumeError("the server is away")]
+    pod = claim_pod()
+    task = await plain.begin(pod)
+    assert not task.done()
+    reads = len(plain.claims.known)
+
+    second = await plain.begin(pod)
+
+    assert len(plain.claims.known) == reads + 1
+    await plain.clock.advance(1)
+    assert (await task).keys() == (await second).keys() == {"v"}

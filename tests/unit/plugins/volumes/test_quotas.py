@@ -61,6 +61,18 @@ async def test_volume_on_disk_has_a_project_if_the_gate_is_enabled(tmp_path, ker
     assert kernel.projects == expected
 
 
+async def test_mounted_volume_has_no_project_after_a_restart(tmp_path, kernel):
+    context, mounter = at(tmp_path, **{GATE: True}), FakeMounter()
+    pod = pod_with({"name": "memory", "emptyDir": {"medium": "Memory"}})
+    await new_manager(context, mounter).prepare(pod)
+    for marker in tmp_path.rglob("ready"):
+        marker.unlink()
+
+    await new_manager(context, mounter).prepare(pod)
+
+    assert kernel.projects == {}
+
+
 def test_used_and_reserved_projects_are_skipped(tmp_path, kernel):
     reserved = tmp_path / "projects"
     reserved.write_text(f"# comment\n{FIRST_PROJECT}:/srv\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,35 @@ async def test_pod_waits_until_a_mount_with_another_label_is_released(host: Host
     await host.clock.advance(1)
     assert (await (await host.begin(second)))["v"].selinux_label == OTHER
     assert host.methods == ["mount_device", "mount", "unmount", "unmount_device", "mount_device", "mount"]
+
+
+@pytest.mark.parametrize(("mode", "level"), [("ReadWriteOnce", "s0:c1,c2"), ("ReadWriteOncePod", None)])
+async def test_volume_that_is_not_mounted_with_a_label_is_not_counted(host: Host, mode: str, level: str | None) -> None:
+    host.claims.add("data", access_modes=[mode])
+    before = total(selinux.ADMITTED)
+
+    await (await host.begin(labeled_pod("a", level)))
+
+    assert total(selinux.ADMITTED) == before
+
+
+async def test_label_of_a_volume_found_on_disk_is_used_again(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host.claims.add("data", access_modes=["ReadWriteOncePod"])
+    pod = labeled_pod("a", "s0:c1,c2")
+    await (await host.begin(pod))
+    await host.kill()
+    reconstruct, devices = host.kind.reconstruct, host.kind.devices_on_disk
+    monkeypatch.setattr(host.kind, "reconstruct", lambda *found: replace(reconstruct(*found), selinux_label=LABEL))
+    monkeypatch.setattr(
+        host.kind, "devices_on_disk", lambda: [replace(device, selinux_label=LABEL) for device in devices()]
+    )
+    host.kind.calls.clear()
+
+    host.start()
+    mounted = await (await host.begin(pod))
+
+    assert mounted["v"].selinux_label == LABEL
+    assert "unmount" not in host.methods
 
 
 async def test_host_without_selinux_needs_no_labels(host: Host, enforcing: Path) -> None:

@@ -204,7 +204,20 @@ async def test_unidentified_volume_stays_in_use_until_its_directory_is_removed(a
     directory.rmdir()
     await host.manager.release(pod.uid)
     assert content == "data" and host.manager.states(pod.uid) == []
+    assert (RECONSTRUCTED.value(), RECONSTRUCTION_ERRORS.value()) == (found[0] + 1, found[1] + 1)
     assert (FORCE_CLEANED.value(), FORCE_CLEANED_ERRORS.value()) == (cleaned[0] + 2, cleaned[1] + 1)
+
+
+async def test_directory_of_an_unknown_kind_is_not_counted(host: Host) -> None:
+    pod = claim_pod()
+    await host.kill()
+    (host.context.pod_dir(pod.uid) / "volumes/example.com~gone/data").mkdir(parents=True)
+    found = RECONSTRUCTED.value(), RECONSTRUCTION_ERRORS.value()
+    host.start()
+    await host.clock.advance(0)
+    await host.manager.release(pod.uid)
+
+    assert (RECONSTRUCTED.value(), RECONSTRUCTION_ERRORS.value()) == found
 
 
 async def test_volume_that_is_identified_later_is_released(host: Host) -> None:
