@@ -92,10 +92,9 @@ class Quantity:
         whole, rest = divmod(abs(self._nanos), _NANO)
         sign = "-" if self._nanos < 0 else ""
         if self._format is Format.BINARY and not rest and whole >= 1024:
-            power = 0
-            while power < len(_BINARY_SUFFIXES) - 1 and whole % 1024 == 0:
-                whole, power = whole // 1024, power + 1
-            return f"{sign}{whole}{_BINARY_SUFFIXES[power]}"
+            zeros = (whole & -whole).bit_length() - 1  # At the end of the binary number.
+            power = min(zeros // 10, len(_BINARY_SUFFIXES) - 1)
+            return f"{sign}{whole >> 10 * power}{_BINARY_SUFFIXES[power]}"
         amount, exponent = abs(self._nanos), -9
         if amount == 0:
             return "0"

@@ -74,7 +74,7 @@ def event_rate(installation: Installation) -> Iterable[str]:
 def serving_certificate(installation: Installation) -> Iterable[str]:
     """Return whether the serving certificate is self-signed."""
     config = installation.config
-    has_files = bool(config.tls_cert_file and config.tls_private_key_file)
+    has_files = bool(config.tls_cert_file)  # Not valid without tlsPrivateKeyFile.
     return _unless(has_files or config.server_tls_bootstrap, "the serving certificate is self-signed")
 
 

@@ -85,8 +85,8 @@ def _assignments(text: str) -> Iterator[tuple[str, str]]:
         line = raw.strip()
         if line.startswith("["):
             section = line
-        elif section == "[Service]" and "=" in line and not line.startswith(("#", ";")):
-            key, _, value = line.partition("=")
+        elif section == "[Service]" and "=" in line:
+            key, _, value = line.partition("=")  # That of a comment is not the name of a setting.
             yield key.strip(), value.strip()
 
 
@@ -97,7 +97,7 @@ def _environment(host: HostFiles, unit: Unit) -> dict[str, str]:
         environment |= _variables(split_words(value))
     for file in unit.settings.get("EnvironmentFile", ()):
         lines = (line.strip() for line in host.text(file.lstrip("-")).splitlines())
-        environment |= _variables([_unquoted(line) for line in lines if line and not line.startswith(("#", ";"))])
+        environment |= _variables([_unquoted(line) for line in lines])
     return environment
 
 

@@ -1,4 +1,4 @@
-"""Tests for ``nodeagent demo``: options, the question about the pod, and exit codes."""
+"""Tests for ``nodeagent demo``: options, the prompt about the pod, and exit codes."""
 
 from __future__ import annotations
 

@@ -161,3 +161,10 @@ def test_plugin_that_fails_to_provide_its_checks_is_a_problem(doctor_with, capsy
 
     assert doctor_with() == 1
     assert "PROBLEM  checks: failed: plugin checks" in capsys.readouterr().out
+
+
+def test_problems_and_warnings_are_counted_separately(doctor_with, capsys):
+    findings = [problem("p", "do p"), problem("q", "do q"), warning("w", "do w")]
+
+    assert doctor_with(check("a", *findings)) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "2 problems, 1 warning, 2 checks"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -251,3 +253,31 @@ def test_pins_are_printed_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[
 
     pins = ["reg.io/b:1"] if action == "unpin" else ["docker.io/library/busybox:latest", "reg.io/b:1"]
     assert json.loads(capsys.readouterr().out) == {"image": "docker.io/library/busybox:latest", "pins": pins}
+
+
+def test_progress_is_displayed_on_a_terminal(
+    harness: Harness, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pull = harness.images.pull_image
+
+    async def pull_later(*arguments: Any, **options: Any) -> str:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return await pull(*arguments, **options)
+
+    monkeypatch.setattr(harness.images, "pull_image", pull_later)
+    monkeypatch.setattr(harness.images, "_open", True)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+
+    assert harness.run("pull", "reg.io/app:1") == 0
+
+    error = capsys.readouterr().err
+    assert "pulling reg.io/app:1: 0 s, this runtime does not report progress" in error
+    assert error.endswith("\r\x1b[K")
+
+
+def test_progress_is_not_displayed_in_a_file(harness: Harness, capsys: pytest.CaptureFixture[str]) -> None:
+    harness.images.serve("reg.io/app:1")
+
+    assert harness.run("pull", "reg.io/app:1") == 0
+    assert capsys.readouterr().err == ""

@@ -403,3 +403,27 @@ def test_output_in_a_pipe_is_not_colored(server, monkeypatch, capfd):
 
     assert main(["logs", "web", "shop/db"]) == 0
     assert "\x1b" not in capfd.readouterr().out
+
+
+def test_lost_connection_of_one_log_exits_with_3(server, monkeypatch, capfd):
+    get = server.get
+
+    def lose(path, **options):
+        if path.endswith("/b"):
+            raise aiohttp.ClientConnectionError("reset")
+        return get(path, **options)
+
+    monkeypatch.setattr(server, "get", lose)
+
+    assert main(["logs", "web"]) == 3
+    assert "failed to connect to https://n: reset" in capfd.readouterr().err
+
+
+def test_all_rejected_logs_are_reported(server, monkeypatch, capfd):
+    get = server.get
+    monkeypatch.setattr(
+        server, "get", lambda path, **options: Rejection([b"no"]) if path[-1] in "ab" else get(path, **options)
+    )
+
+    assert main(["logs", "web"]) == 1
+    assert capfd.readouterr().err == "nodeagent: default/web a: no (403)\nnodeagent: default/web b: no (403)\n"

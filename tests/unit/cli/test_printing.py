@@ -99,3 +99,11 @@ def test_closed_pipe_of_the_reader_is_not_an_error(monkeypatch, command):
         monkeypatch.undo()
 
     assert code == ExitCode.OK
+
+
+@pytest.mark.parametrize(("columns", "wraps"), [(29, True), (28, False)])
+def test_last_column_is_wrapped_if_24_columns_are_left(terminal, capsys, columns, wraps):
+    terminal(columns)
+    print_table([("web", LONG)])
+
+    assert (len(capsys.readouterr().out.splitlines()) > 1) == wraps

@@ -404,3 +404,21 @@ def test_watch_uses_the_screen_of_a_terminal_for_text(agent, monkeypatch, capsys
     assert ("\x1b[?1049h" in screen.getvalue()) == (output == "text")
     assert ("node-1" in screen.getvalue()) == (output == "text")
     assert ('"node": "node-1"' in capsys.readouterr().out) == (output == "json")
+
+
+@pytest.mark.parametrize(
+    ("fields", "color"),
+    [
+        ({"ready": False, "blocked": True, "stage": Stage.PULL}, "\x1b[31m"),
+        ({"ready": True}, "\x1b[32m"),
+        ({"ready": False, "stage": Stage.PULL}, "\x1b[33m"),
+        ({"ready": False, "phase": "Succeeded"}, ""),
+    ],
+)
+def test_color_of_a_pod_follows_its_stage(fields, color):
+    output = io.StringIO()
+    console = Console(file=output, force_terminal=True, color_system="standard", width=120)
+
+    console.print(status._pods(msgspec.structs.replace(HEALTHY, pods=[pod("web", **fields)]), 120, 5)[1])
+
+    assert {code for code in ("\x1b[31m", "\x1b[32m", "\x1b[33m") if code in output.getvalue()} == ({color} - {""})

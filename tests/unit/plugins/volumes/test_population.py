@@ -248,7 +248,7 @@ async def plain(tmp_path: Path, clock: FakeClock) -> AsyncIterator[Host]:
     await host.kill()
 
 
-async def test_claim_without_any_effect_on_a_mounted_volume_is_read_after_an_interval(plain: Host) -> None:
+async def test_claim_without_effect_on_its_volume_is_read_after_an_interval(plain: Host) -> None:
     pod = claim_pod()
     await (await plain.begin(pod))
     reads = len(plain.claims.known)
