@@ -106,9 +106,9 @@ def _parse_host(host: str) -> str:
         if end < 0:
             raise InvalidUrl("missing ']' in host")
         _check_port(host[end + 1 :])
-        zone = host.find("%25", 0, end)
-        if zone >= 0:
-            _check_host(host[:zone])
+        address, zone, _ = host[:end].partition("%25")
+        if zone:
+            _check_host(address)
             return host
     elif ":" in host:
         _check_port(host[host.rindex(":") :])

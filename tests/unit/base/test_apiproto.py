@@ -42,6 +42,32 @@ LEASE_BYTES = envelope(
 )
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"items": []},
+        {"items": [{"type": "string"}]},
+        {"items": {"type": "string"}},
+        {"additionalProperties": False},
+        {"additionalProperties": True},
+        {"additionalProperties": {"type": "string"}},
+        {"dependencies": {"a": [], "b": ["c"], "d": {"type": "string"}}},
+    ],
+)
+def test_alternatives_of_a_schema_keep_their_type(schema):
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "a"},
+        "spec": {"group": "g", "names": {"plural": "p", "kind": "K"}, "scope": "Cluster", "versions": [version]},
+    }
+
+    decoded = apiproto.decode(apiproto.encode(definition))
+
+    assert decoded["spec"]["versions"][0]["schema"]["openAPIV3Schema"] == schema
+
+
 def test_object_is_encoded_as_published():
     assert apiproto.encode(LEASE) == LEASE_BYTES
 
@@ -418,29 +444,3 @@ def test_object_that_the_library_cannot_serialize_is_rejected(monkeypatch: pytes
 
     with pytest.raises(ProtobufError, match="ConfigMap: Failed to serialize proto"):
         apiproto.encode({"apiVersion": "v1", "kind": "ConfigMap"})
-
-
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"items": []},
-        {"items": [{"type": "string"}]},
-        {"items": {"type": "string"}},
-        {"additionalProperties": False},
-        {"additionalProperties": True},
-        {"additionalProperties": {"type": "string"}},
-        {"dependencies": {"a": [], "b": ["c"], "d": {"type": "string"}}},
-    ],
-)
-def test_alternatives_of_a_schema_keep_their_type(schema):
-    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    definition = {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "a"},
-        "spec": {"group": "g", "names": {"plural": "p", "kind": "K"}, "scope": "Cluster", "versions": [version]},
-    }
-
-    decoded = apiproto.decode(apiproto.encode(definition))
-
-    assert decoded["spec"]["versions"][0]["schema"]["openAPIV3Schema"] == schema

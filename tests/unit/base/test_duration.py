@@ -41,6 +41,12 @@ def test_invalid_duration_is_rejected(text):
         parse_duration(text)
 
 
+def test_text_has_at_most_100_characters():
+    assert parse_duration("0" * 99 + "s").nanoseconds == 0
+    with pytest.raises(ValueError, match="is not a duration"):
+        parse_duration("0" * 100 + "s")
+
+
 def test_duration_over_292_years_is_rejected():
     with pytest.raises(ValueError, match="too long"):
         parse_duration("2562048h")

@@ -55,3 +55,59 @@ def test_prefix_of_a_qualified_name_has_at_most_253_characters(length: int, is_v
     prefix = ".".join(["a" * 61, "b" * 61, "c" * 61, "d" * (length - 3 * 62)])
 
     assert (not names.qualified_name_problems(f"{prefix}/name")) is is_valid
+
+
+@pytest.mark.parametrize(
+    ("problems_of", "limit"),
+    [
+        (names.port_name_problems, 15),
+        (names.config_key_problems, 253),
+        (names.label_problems, 63),
+        (names.service_name_problems, 63),
+        (names.subdomain_problems, 253),
+        (names.qualified_name_problems, 63),
+        (names.label_value_problems, 63),
+    ],
+)
+def test_length_is_limited(problems_of: Callable[[str], list[str]], limit: int) -> None:
+    assert problems_of("a" * limit) == []
+    assert f"no more than {limit} " in " ".join(problems_of("a" * (limit + 1)))
+
+
+def test_length_of_a_wildcard_is_limited() -> None:
+    assert names.wildcard_problems("*." + "a" * 251) == []
+    assert names.wildcard_problems("*." + "a" * 252) == ["must be no more than 253 characters"]
+
+
+def test_characters_outside_of_ascii_count_in_bytes() -> None:
+    assert names.label_value_problems("é" * 31) == [names.VALUE_RULE]
+    assert names.label_value_problems("é" * 32) == ["must be no more than 63 characters", names.VALUE_RULE]
+
+
+@pytest.mark.parametrize(
+    ("value", "problems"),
+    [
+        ("-a", ["must not begin or end with a hyphen"]),
+        ("a-", ["must not begin or end with a hyphen"]),
+        ("a--b", ["must not contain consecutive hyphens"]),
+        ("12", ["must contain at least one letter (a-z)"]),
+    ],
+)
+def test_port_name_reports_each_rule(value: str, problems: list[str]) -> None:
+    assert names.port_name_problems(value) == problems
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"), [(".", "must not be '.'"), ("..", "must not be '..'"), ("..a", "must not start with '..'")]
+)
+def test_names_of_parent_directories_are_invalid_keys(value: str, problem: str) -> None:
+    assert names.config_key_problems(value) == [problem]
+    assert names.config_key_problems(".a") == []
+
+
+@pytest.mark.parametrize(
+    ("value", "start"),
+    [("/name", "prefix part must be non-empty"), ("a/", "name part must be non-empty"), ("A/n", "prefix part a low")],
+)
+def test_problem_of_a_qualified_name_is_that_of_its_part(value: str, start: str) -> None:
+    assert names.qualified_name_problems(value)[0].startswith(start)

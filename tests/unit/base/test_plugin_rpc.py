@@ -96,6 +96,12 @@ async def test_path_too_long_for_the_kernel_is_reported(tmp_path):
     assert "path of the socket is longer than 107 bytes" in str(error)
 
 
+async def test_longest_path_of_a_socket_is_107_bytes():
+    for length, longer in [(107, False), (108, True)]:
+        error = await failure(Path("/" + "x" * (length - 1)))
+        assert ("is longer than" in str(error)) == longer
+
+
 async def test_oversized_response_is_rejected(socket):
     async def respond(_request, _context):
         return b"x" * (MAX_MESSAGE_BYTES + 1)

@@ -30,3 +30,10 @@ def test_names_in_annotations_follow_those_of_the_request() -> None:
     annotations = {"cdi.k8s.io/vendor_b": "a/b=2, a/b=3", "cdi.k8s.io/vendor_a": "a/b=1", "other": "a/b=9"}
 
     assert requested_names(["a/b=3"], annotations) == ["a/b=3", "a/b=1", "a/b=2"]
+
+
+@pytest.mark.parametrize(("vendor", "kind", "error"), [(253, 63, ""), (254, 63, "vendor"), (253, 64, "class")])
+def test_length_of_vendor_and_class_is_limited(vendor: int, kind: int, error: str) -> None:
+    reason = qualified_error(f"{'v' * vendor}/{'c' * kind}=0")
+
+    assert reason == (f"{error} must have at most {253 if error == 'vendor' else 63} characters" if error else "")

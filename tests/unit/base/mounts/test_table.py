@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from nodeagent.base.mounts.table import (
     containing_mount,
     mount_references,
@@ -39,6 +41,20 @@ def test_lines_are_parsed_and_malformed_ones_skipped() -> None:
         ("master:2",),
     )
     assert MOUNTS[0].shared
+
+
+@pytest.mark.parametrize(
+    ("line", "valid"),
+    [
+        ("24 1 0:22 / / rw - ext4 /dev/sda", True),
+        ("24 1 0:22 / / rw - ext4", False),
+        ("24 1 0:22 / / - ext4 /dev/sda rw", False),
+        ("24 1 0:22 / / rw ext4 /dev/sda rw", False),
+        ("x 1 0:22 / / rw - ext4 /dev/sda rw", False),
+    ],
+)
+def test_line_without_the_required_fields_is_skipped(line: str, valid: bool) -> None:
+    assert bool(list(parse_mounts(line))) == valid
 
 
 def test_mounts_below_are_deepest_first_and_topmost_first() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import threading
 
 import pytest
 
@@ -90,3 +91,18 @@ async def test_traces_are_limited_to_30_seconds(clock: FakeClock, max_seconds: f
 
 async def test_unknown_profile_is_none(clock: FakeClock) -> None:
     assert await Profiles(None, max_seconds=30, clock=clock).take("other", {}) is None
+
+
+async def test_trace_of_30_seconds_is_permitted(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    durations: list[float] = []
+
+    def sample(seconds: float, stop: threading.Event) -> list[object]:
+        durations.append(seconds)
+        return []
+
+    monkeypatch.setattr("nodeagent.base.profiling.profiles.sample", sample)
+    profiles = Profiles(None, max_seconds=30, clock=clock)
+
+    assert (await take(profiles, "trace", seconds="30")).file == "trace.speedscope.json"
+    assert (await take(profiles, "trace")).file == "trace.speedscope.json"
+    assert durations == [30.0, 1.0]

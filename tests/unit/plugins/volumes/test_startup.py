@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -206,6 +207,20 @@ async def test_unidentified_volume_stays_in_use_until_its_directory_is_removed(a
     assert content == "data" and host.manager.states(pod.uid) == []
     assert (RECONSTRUCTED.value(), RECONSTRUCTION_ERRORS.value()) == (found[0] + 1, found[1] + 1)
     assert (FORCE_CLEANED.value(), FORCE_CLEANED_ERRORS.value()) == (cleaned[0] + 2, cleaned[1] + 1)
+
+
+async def test_plugin_of_a_volume_found_on_disk_is_that_of_its_source(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await host.begin(claim_pod())
+    await host.kill()
+    reconstruct, spec = host.kind.reconstruct, host.claims.specs["data"]
+    monkeypatch.setattr(host.kind, "reconstruct", lambda *found: replace(reconstruct(*found), spec=spec))
+
+    host.start()
+    await host.clock.advance(0)
+
+    assert [state.plugin for state in host.manager.states()] == ["kubernetes.io/fake:fake.example"]
 
 
 async def test_directory_of_an_unknown_kind_is_not_counted(host: Host) -> None:
