@@ -56,7 +56,8 @@ class ImageRemovals:
         free = self._node.disks.available(IMAGEFS) >= enough and self._node.disks.released_at < start
         self._verify(under_pressure or not free, f"{text} although enough space is available")
         jumped = self._node.clock.offset_seconds
-        self._verify(jumped or self._is_old(name, MINIMUM_AGE_SECONDS), f"{text} although it is new")
+        age = now - self._first_seen.get(name, 0.0)
+        self._verify(jumped or age >= MINIMUM_AGE_SECONDS, f"{text} although it is new")
 
     def removable(self) -> Collection[str]:
         """Return the images that the agent must remove before it evicts a pod; none if it may be unable to."""
@@ -78,7 +79,7 @@ class ImageRemovals:
         return needed
 
     def _is_old(self, name: str, seconds: float) -> bool:
-        """Return whether this process of the agent can have known an image for some time."""
+        """Return whether this process of the agent has known an image for some time."""
         since = max(self._first_seen.get(name, 0.0), self._node.started_at)
         return self._node.loop.time() - since >= seconds
 

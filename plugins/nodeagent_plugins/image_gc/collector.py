@@ -70,8 +70,8 @@ class Collector:
     Never removed are images of containers, including dead ones, images of this node's pods, pinned images, the sandbox
     image, and images observed for less than ``imageMinimumGCAge``.
 
-    :param pods: the pods of this node, if the agent collects; it then stores the ages of images, and exempts images
-        for ``imageMinimumGCAge`` after its start.
+    :param pods: the pods of this node, if the agent collects; it then stores the ages of images. After its start it
+        exempts images until the pods of all sources are known, but at most for ``imageMinimumGCAge``.
     """
 
     def __init__(self, context: ImageContext, *, pods: PodDirectory | None = None) -> None:
@@ -171,7 +171,9 @@ class Collector:
         self._records = seen
         sandbox = context.settings.pod_infra_container_image or DEFAULT_SANDBOX_IMAGE
         pinned = {full_name(sandbox), *await asyncio.to_thread(read_pins, root)}
-        return arrange(images, seen, used, pinned, now, self._policy, known_since=self._since)
+        pods_known = self._pods is None or self._pods.all_sources_ready
+        known_since = None if pods_known else self._since
+        return arrange(images, seen, used, pinned, now, self._policy, known_since=known_since)
 
     async def _used(self) -> frozenset[str]:
         """Return names and IDs of the images of containers and of this node's pods."""

@@ -60,7 +60,8 @@ def arrange(
 
     The least recently used image is first; images that were never used are sorted by the time of detection.
 
-    :param known_since: time since which image use has been observed.
+    :param known_since: time from which the minimum age counts at the earliest; ``None`` if the use of all images is
+        known.
     """
     found = []
     for image in images:

@@ -259,17 +259,19 @@ async def test_since_1_30_ages_count_from_the_start_of_the_agent(node):
     assert (before, node.images.tags()) == (["a"], [])
 
 
-async def test_restarted_agent_retains_images_that_pods_may_use(node):
+@pytest.mark.parametrize(("pods_known", "left"), [(False, ["a"]), (True, [])])
+async def test_restarted_agent_retains_images_that_unknown_pods_may_use(node, pods_known, left):
     fill(node, "a", size=50)
     async with node.collecting():
         await node.clock.advance(600)
     node.images.other = 900
+    node.pods.all_sources_ready = pods_known
 
     async with node.collecting():
         at_once = node.images.tags()
         await node.clock.advance(300)
 
-    assert (at_once, node.images.tags()) == (["a"], [])
+    assert (at_once, node.images.tags()) == (left, [])
 
 
 async def test_used_pinned_and_requested_images_are_retained(node):
