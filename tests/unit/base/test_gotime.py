@@ -29,6 +29,10 @@ def test_every_year_is_read_and_written(text: str, seconds: int, nanos: int) -> 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("\x7f", 'parsing time "\x7f" as'),
+        ("\x80", r'parsing time "\xc2\x80" as'),
+        (" \x1f", r'parsing time " \x1f" as'),
+        ('a"\\', r'parsing time "a\"\\" as'),
         ("zz", 'parsing time "zz" as "2006-01-02T15:04:05Z07:00": cannot parse "zz" as "2006"'),
         ("2023-02-29T00:00:00Z", 'parsing time "2023-02-29T00:00:00Z": day out of range'),
         ("2023-02-01T24:00:00Z", 'parsing time "2023-02-01T24:00:00Z": hour out of range'),

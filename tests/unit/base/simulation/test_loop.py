@@ -162,3 +162,18 @@ def test_exceptions_of_a_dropped_process_are_not_reported(loop):
     loop.run_until_complete(work())
 
     assert reported == []
+
+
+def test_dropped_process_does_not_affect_others(loop):
+    executed = []
+
+    async def main():
+        for number in (1, 2):
+            loop.call_soon(executed.append, ("ready", number), context=process(number))
+            loop.call_later(1, executed.append, ("timer", number), context=process(number))
+        loop.drop(1)
+        await asyncio.sleep(2)
+
+    loop.run_until_complete(main())
+
+    assert executed == [("ready", 2), ("timer", 2)]
