@@ -76,10 +76,9 @@ class Plans:
         def read(value: Any) -> Any:
             found = empty
             for field, content in value.ListFields():
+                # In order of their numbers: a schema takes precedence over the boolean that allows it.
                 _, convert = plan[field]
                 found = content if convert is None else convert(content)
-                if field.message_type is not None and not field.is_repeated:
-                    break  # A schema takes precedence over the boolean that allows it.
             return found
 
         self._readers[message.full_name] = read

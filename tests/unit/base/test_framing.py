@@ -29,3 +29,26 @@ def test_length_of_a_frame_is_limited() -> None:
 )
 def test_integers_are_encoded_in_groups_of_seven_bits(value: int, encoded: str) -> None:
     assert varint(value).hex() == encoded
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b"\x0a", "unexpected EOF"),
+        (b"\x0a\x05ADDE", "unexpected EOF"),
+        (b"\x08\xff", "unexpected EOF"),
+        (b"\x0b", "illegal wire type 3"),
+        (b"\x08" + b"\xff" * 10, "varint over 64 bits"),
+        (b"\x0a\x01\xff", "text is not UTF-8"),
+    ],
+)
+def test_malformed_message_is_an_error(data: bytes, problem: str) -> None:
+    with pytest.raises(ProtobufError, match=problem):
+        unwrap_event(data)
+
+
+@pytest.mark.parametrize("skipped", [b"\x18\x80\x01", b"\x19" + b"\0" * 8, b"\x1d" + b"\0" * 4, b"\x1a\x00", b""])
+def test_other_fields_are_skipped(skipped: bytes) -> None:
+    event = wrap_event("ADDED", b"x" * 128)[4:]
+
+    assert unwrap_event(skipped + event) == unwrap_event(event + skipped) == ("ADDED", b"x" * 128)

@@ -157,3 +157,24 @@ def test_large_page_needs_a_multiple_of_its_size_only():
 )
 def test_special_characters_of_labels_are_escaped(value, text):
     assert label_text(("l", "m"), (value, "x")) == f'l="{text}",m="x"'
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (3, "3"),
+        (3.0, "3"),
+        (0.5, "0.5"),
+        (1e15 - 1, "999999999999999"),
+        (1e15, "1000000000000000.0"),
+        (-1e16, "-1e+16"),
+        (math.inf, "+Inf"),
+        (-math.inf, "-Inf"),
+    ],
+)
+def test_numbers_are_integers_up_to_15_digits(value, text):
+    Gauge("number", "A number.", prefixed=False).set(value)
+
+    body, _ = expose(instruments("test_"), "")
+
+    assert f"number {text}\n".encode() in body

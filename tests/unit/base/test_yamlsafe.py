@@ -183,3 +183,43 @@ def test_duplicate_key_after_many_others_is_an_error():
 
     with pytest.raises(YamlError, match="duplicate key 'z'"):
         load(f'{{"emoji":"\\ud83d\\ude00",{keys},"z":0,"z":1}}')
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("!!float 1", 1.0),
+        ("!!float 1.5", 1.5),
+        ("!!int 1", 1),
+        ("!!bool true", True),
+        ("!!null ~", None),
+        ("!!str 1", "1"),
+        ("! 1", "1"),
+    ],
+)
+def test_tagged_scalar_has_the_type_of_its_tag(text, value):
+    found = load(f"a: {text}")["a"]
+
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    "text", ["!!int 1.5", "!!int true", "!!bool 1", "!!float x", "!!null 0", "!!binary eA==", "!x 1"]
+)
+def test_scalar_of_another_type_than_its_tag_is_an_error(text):
+    with pytest.raises(YamlError, match=r"line 1: tag .* is not allowed"):
+        load(f"a: {text}")
+
+
+def test_number_of_values_is_limited():
+    assert load("- a\n- b", Limits(max_values=3)) == ["a", "b"]
+    with pytest.raises(YamlError, match="has more than 2 values"):
+        load("- a\n- b", Limits(max_values=2))
+
+
+def test_digits_of_a_number_are_limited():
+    assert load(f"a: {'9' * 400}")["a"] == int("9" * 400)
+    with pytest.raises(YamlError, match="a number has too many digits"):
+        load(f"a: {'9' * 401}")
+    assert load("a: 0") == {"a": 0}

@@ -125,3 +125,28 @@ def test_name_or_annotation_requires_its_version(fields: dict[str, Any], require
 def test_invalid_spec_is_rejected_with_the_field(content: bytes, message: str) -> None:
     with pytest.raises(CdiError, match=message):
         parse_spec(content)
+
+
+@pytest.mark.parametrize(
+    ("edits", "valid"),
+    [
+        ({"intelRdt": {"closID": "c" * 4095}}, True),
+        ({"intelRdt": {"closID": "/"}}, True),
+        ({"hooks": [{"hookName": "poststop", "path": "/h", "timeout": 1}]}, True),
+        ({"hooks": [{"hookName": "poststop", "path": "/h", "timeout": 0}]}, False),
+        ({"env": ["A="]}, True),
+        ({"env": ["=1"]}, False),
+        ({"env": ["A=\0"]}, False),
+        ({"additionalGids": [1, 2**32 - 1]}, True),
+        ({"additionalGids": [2**32]}, False),
+        ({"deviceNodes": [NODE | {"major": 0, "minor": 0, "uid": 0, "gid": 0, "fileMode": 0}]}, True),
+        ({"deviceNodes": [NODE | {"major": -1}]}, False),
+    ],
+)
+def test_bounds_of_edits_are_valid(edits: dict[str, Any], valid: bool) -> None:
+    content = edited(**edits)
+    if valid:
+        assert parse_spec(content).devices[0].name == "gpu0"
+    else:
+        with pytest.raises(CdiError):
+            parse_spec(content)

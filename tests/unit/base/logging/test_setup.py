@@ -23,6 +23,8 @@ from nodeagent.base.logging import (
     verbose,
     verbosity_of,
 )
+from nodeagent.base.logging.levels import MAX_VERBOSITY
+from nodeagent.base.logging.settings import MAX_BUFFER_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -215,3 +217,33 @@ def test_process_exit_without_closing_writes_all_lines():
     assert ended.returncode == 3
     assert b'"msg":"info"' in ended.stdout
     assert b'"msg":"error"' in ended.stderr
+
+
+@pytest.mark.parametrize("verbosity", [0, MAX_VERBOSITY])
+@pytest.mark.parametrize("size", [0, MAX_BUFFER_BYTES])
+def test_limits_of_settings_are_valid(verbosity, size):
+    settings = LoggingSettings(
+        flush_seconds=0.0,
+        verbosity=verbosity,
+        vmodule=(VModule("a", verbosity),),
+        json=StreamOptions(info_buffer_bytes=size),
+        text=StreamOptions(info_buffer_bytes=size),
+    )
+
+    assert list(check_settings(settings, {"text": None})) == []
+
+
+@pytest.mark.parametrize(
+    ("enabled", "split", "size", "names"),
+    [
+        ({"A"}, False, 0, []),
+        (set(), False, 0, ["format"]),
+        ({"A"}, True, 0, ["options.text.splitStream"]),
+        ({"A"}, False, 1, ["options.text.infoBufferSize"]),
+        ({"A", "LoggingAlphaOptions"}, True, 1, []),
+    ],
+)
+def test_formats_and_options_need_their_gates(enabled, split, size, names):
+    settings = LoggingSettings(text=StreamOptions(split_stream=split, info_buffer_bytes=size))
+
+    assert [problem.path for problem in check_settings(settings, {"text": "A"}, enabled.__contains__)] == names

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
-from nodeagent.contracts.persistent_volumes import VolumeSpec
+from nodeagent.contracts.persistent_volumes import MountRequest, VolumeSpec
+from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.errors import PluginError, VolumeError
 from nodeagent.model.persistent_volume import PersistentVolume
-from nodeagent.model.pod import Volume
+from nodeagent.model.pod import Pod, Volume
+from nodeagent.testing import make_pod
 from nodeagent_plugins.volumes.kinds import Kinds
 
 
@@ -81,3 +85,35 @@ def test_failing_kind_affects_only_volumes_without_another_kind() -> None:
     assert str(raised.value) == (
         "volumes of type iscsi are not supported on this node; plugin broken: volume_kind.supports failed: TypeError()"
     )
+
+
+class Drivers:
+    """A kind of FlexVolumes; records the volumes that are set up."""
+
+    name = "example.org~drivers"
+
+    def __init__(self) -> None:
+        self.volumes: list[Volume] = []
+
+    def supports(self, volume: Volume) -> bool:
+        return volume.flex_volume is not None
+
+    async def setup(self, pod: Pod, volume: Volume, directory: Path) -> MountedVolume:
+        self.volumes.append(volume)
+        return MountedVolume(volume.name, str(directory))
+
+
+async def test_persistent_volume_of_a_driver_has_the_form_of_a_volume_of_a_pod(tmp_path: Path) -> None:
+    kind, pod = Drivers(), make_pod()
+    spec = {"flexVolume": {"driver": "acme/disk", "fsType": "ext4"}}
+    persistent = msgspec.convert({"metadata": {"name": "pv-1"}, "spec": spec}, PersistentVolume)
+    inline = msgspec.convert({"name": "v", "flexVolume": {"driver": "acme/inline"}}, Volume)
+    adapter = Kinds([kind], []).adapted[0]  # type: ignore[list-item]
+
+    for source in (VolumeSpec("pv-1", Volume(name="data"), persistent), VolumeSpec("v", inline)):
+        await adapter.mount(MountRequest(pod, source, tmp_path))
+
+    assert [volume.flex_volume.driver for volume in kind.volumes if volume.flex_volume is not None] == [
+        "acme/disk",
+        "acme/inline",
+    ]

@@ -275,3 +275,17 @@ async def test_claim_is_read_again_until_its_volume_is_mounted(plain: Host) -> N
     assert len(plain.claims.known) == reads + 1
     await plain.clock.advance(1)
     assert (await task).keys() == (await second).keys() == {"v"}
+
+
+async def test_volume_added_to_a_pod_leaves_the_mounts_of_others(host: Host) -> None:
+    host.claims.add("other")
+    first, second = ({"name": name, "persistentVolumeClaim": {"claimName": name}} for name in ("data", "other"))
+    await (await host.begin(pod_with(first)))
+
+    mounted = await (await host.begin(pod_with(first, second)))
+
+    assert {name: Path(each.host_path).name for name, each in mounted.items()} == {
+        "data": "pv-data",
+        "other": "pv-other",
+    }
+    assert host.kind.calls == [(method, claim) for claim in ("data", "other") for method in ("mount_device", "mount")]
