@@ -26,7 +26,7 @@ async def write(store: Store, collection: str, key: str, plan: Plan) -> Record:
 
     :raises StoreUnavailable: the write could not be made durable.
     """
-    current = await _current_record(store, collection, key)
+    current = await current_record(store, collection, key)
     while True:
         outcome = await plan(current)
         try:
@@ -39,7 +39,7 @@ async def write(store: Store, collection: str, key: str, plan: Plan) -> Record:
         return record
 
 
-async def _current_record(store: Store, collection: str, key: str) -> Record | None:
+async def current_record(store: Store, collection: str, key: str) -> Record | None:
     """Return the record that the next write would replace, even if it is not durable yet."""
 
     def read(current: Record | None) -> Outcome:

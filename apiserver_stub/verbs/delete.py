@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
 from apiserver_stub.verbs import lists, unreadable, versions
 from apiserver_stub.verbs.admission import AdmissionRequest
 from apiserver_stub.verbs.allocation import release
+from apiserver_stub.verbs.deferred_write import current_record
 from apiserver_stub.verbs.preparation import DryRun
 from apiserver_stub.verbs.responses import Reply
 from apiserver_stub.verbs.write_options import invalid_options
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 """Finalizers that keep an object until the garbage collector has processed its dependents."""
-_CONVERTED_OPTIONS = ("dryRun", "orphanDependents")
-"""Options with another form for admission: ``dryRun`` is a list, ``orphanDependents`` a propagation policy."""
 _POLICIES = ("Foreground", "Background", "Orphan")
 
 
@@ -43,8 +43,6 @@ async def delete(context: VerbContext, request: Request, resource: Resource) -> 
     if options.get(unreadable.OPTION):
         return await unreadable.delete_unreadable(context, request, resource)
     key = resource.key(info.namespace, info.name)
-    if context.unsafe_deletions is not None:
-        unreadable.check_readable(context, resource, key)
     await _admit(context, request, resource, key, info.name, options)
     if not options["propagationPolicy"] and options["orphanDependents"] is None and resource.strategy.deletion_warning:
         request.warnings.append(resource.strategy.deletion_warning)
@@ -69,9 +67,8 @@ async def delete_collection(context: VerbContext, request: Request, resource: Re
         raise invalid_options(request, "DeleteOptions", [problem])
     page = await lists.read(context, request, resource)
     seconds = request.query.integer("timeoutSeconds")
-    if not options["dryRun"]:
-        async with asyncio.timeout(seconds or None):
-            await _remove_all(context, request, resource, page.records, options)
+    async with asyncio.timeout(seconds or None):
+        await _remove_all(context, request, resource, page.records, options)
     return Reply(200, page=page)
 
 
@@ -85,7 +82,8 @@ async def _remove_all(
             name = record.key.rpartition("/")[2]
             try:
                 await _admit(context, request, resource, record.key, name, options)
-                await remove(context, resource, record.key, name, options)
+                with suppress(DryRun):
+                    await remove(context, resource, record.key, name, options)
             except ApiError as error:
                 if error.code != 404:
                     raise
@@ -100,13 +98,45 @@ async def _remove_all(
 async def _admit(
     context: VerbContext, request: Request, resource: Resource, key: str, name: str, options: Object
 ) -> None:
+    """Run the admission plugins for the deletion of the object at *key*, unless the deletion is already pending.
+
+    :raises ApiError: 404, there is no such object; 409, a precondition is not met; 500, the object cannot be read; or
+        a plugin rejects the request.
+    """
+    unreadable.check_readable(context, resource, key)
     record = context.store.collection(resource.storage).get(key)
-    old = resource.read(await versions.record(resource, record)) if record is not None else None
-    passed = {name: value for name, value in options.items() if value and name not in _CONVERTED_OPTIONS}
+    try:
+        record = _deletable(resource, record, name, options)
+    except ApiError:  # Another server of the same store may have created or changed the object.
+        current = await current_record(context.store, resource.storage, key)
+        record = _deletable(resource, current, name, options)
+    strategy, seconds = resource.strategy, options["gracePeriodSeconds"]
+    stored = resource.read_stored(record)
+    starts = strategy.graceful and "deletionTimestamp" not in stored["metadata"]
+    grace = _start_grace_period(strategy, stored, seconds)
+    if grace is None:
+        return
+    # The option that the client set: the other one may be derived from it.
+    policy = "propagationPolicy" if options["orphanDependents"] is None else "orphanDependents"
+    passed = {name: options[name] for name in ("preconditions", policy) if options[name] not in (None, "", {})}
+    if starts or seconds is not None:
+        passed["gracePeriodSeconds"] = grace if starts else _not_negative(seconds)
     if options["dryRun"]:
         passed["dryRun"] = ["All"]
+    old = resource.read(await versions.record(resource, record))
     call = AdmissionRequest("DELETE", request, resource, None, old, name, passed, dry_run=options["dryRun"])
     await context.admission.check(call)
+
+
+def _deletable(resource: Resource, record: Record | None, name: str, options: Object) -> Record:
+    """Return *record* if it exists and meets the preconditions.
+
+    :raises ApiError: 404 or 409, it does not.
+    """
+    if record is None:
+        raise not_found(resource.group, resource.plural, name)
+    check_preconditions(resource, options, resource.read_stored(record)["metadata"])
+    return record
 
 
 async def remove(
@@ -265,6 +295,8 @@ def read_options(request: Request, *, unsafe: bool = False) -> Object:
         dry_run = request.query.all("dryRun")
         options["gracePeriodSeconds"] = request.query.integer("gracePeriodSeconds")
         options["propagationPolicy"] = request.query.get("propagationPolicy")
+        names = ("uid", "resourceVersion")
+        options["preconditions"] = {name: value for name in names if (value := request.query.get(name))} or None
         if "orphanDependents" in request.query:
             options["orphanDependents"] = request.query.flag("orphanDependents")
         if unsafe and request.query.flag(unreadable.OPTION):

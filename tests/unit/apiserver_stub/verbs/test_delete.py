@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,12 +13,15 @@ from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.apimachinery.media import JSON, PLAIN
 from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
 from apiserver_stub.apimachinery.status import ApiError
+from apiserver_stub.storage import Outcome, Record
+from apiserver_stub.storage.collection import Collection
 from apiserver_stub.verbs import unreadable
 from apiserver_stub.verbs.admission import AdmissionRequest
 from apiserver_stub.verbs.context import VerbSettings
 from apiserver_stub.verbs.delete import _later, read_options
 from nodeagent.base.identity import Identity
 from tests.unit.apiserver_stub.api import Api, Object, config_map
+from tests.unit.apiserver_stub.authz.conftest import Memory
 
 
 def deletion(body: Any = None, query: str = "") -> Request:
@@ -250,6 +254,8 @@ def test_query_has_the_options_without_a_body() -> None:
         ("gracePeriodSeconds=0", {"gracePeriodSeconds": 0}),
         ("dryRun=All", {"dryRun": True}),
         ("propagationPolicy=Orphan", {"propagationPolicy": "Orphan"}),
+        ("uid=u", {"preconditions": {"uid": "u"}}),
+        ("resourceVersion=7&uid=", {"preconditions": {"resourceVersion": "7"}}),
         ("orphanDependents=true", {"orphanDependents": True, "propagationPolicy": "Orphan"}),
         ("orphanDependents=false", {"orphanDependents": False, "propagationPolicy": "Background"}),
     ):
@@ -282,8 +288,13 @@ class Deletions(AdmissionPlugin):
     [
         ({}, {}),
         ({"gracePeriodSeconds": 5, "dryRun": ["All"]}, {"gracePeriodSeconds": 5, "dryRun": ["All"]}),
-        ({"orphanDependents": True}, {"propagationPolicy": "Orphan"}),
+        ({"gracePeriodSeconds": 0}, {"gracePeriodSeconds": 0}),
+        ({"gracePeriodSeconds": -5}, {"gracePeriodSeconds": 1}),
+        ({"orphanDependents": True}, {"orphanDependents": True}),
+        ({"orphanDependents": False}, {"orphanDependents": False}),
         ({"propagationPolicy": "Foreground"}, {"propagationPolicy": "Foreground"}),
+        ({"preconditions": {"resourceVersion": "1"}}, {"preconditions": {"resourceVersion": "1"}}),
+        ({"preconditions": {}}, {}),
     ],
 )
 async def test_plugins_get_the_options_of_a_deletion(body: Object, expected: Object) -> None:
@@ -294,6 +305,82 @@ async def test_plugins_get_the_options_of_a_deletion(body: Object, expected: Obj
     await api.request("DELETE", f"{MAPS}/a", body)
 
     assert plugin.options == [expected]
+
+
+@pytest.mark.parametrize(
+    ("node", "requests", "expected"),
+    [
+        ("n", [None], [30]),
+        ("n", [60], [60]),
+        ("", [None], [0]),
+        ("", [60], [0]),
+        ("n", [30, 10, 0], [30, 10, 0]),
+        ("n", [30, 40, None], [30]),
+    ],
+)
+async def test_plugins_get_the_grace_period_unless_the_deletion_is_pending(
+    node: str, requests: list[int | None], expected: list[int]
+) -> None:
+    plugin = Deletions()
+    api = Api(plugins=[plugin])
+    await api.create(PODS, pod(node=node))
+
+    for seconds in requests:
+        assert (await api.request("DELETE", f"{PODS}/p", {"gracePeriodSeconds": seconds})).code == 200
+
+    assert [options["gracePeriodSeconds"] for options in plugin.options] == expected
+
+
+async def test_deletion_that_cannot_be_made_is_not_admitted() -> None:
+    plugin = Deletions()
+    api = Api(plugins=[plugin])
+    await api.create(MAPS, config_map("a"))
+
+    missing = await api.request("DELETE", f"{MAPS}/b")
+    changed = await api.request("DELETE", f"{MAPS}/a?resourceVersion=9")
+
+    assert (missing.code, changed.code, plugin.options) == (404, 409, [])
+
+
+class Lagging(Memory):
+    """Store with another writer, whose latest changes are not visible before the next write."""
+
+    lags = False
+
+    def collection(self, name: str) -> Collection:
+        return Collection(name, 0) if self.lags else super().collection(name)
+
+    async def update(self, name: str, key: str, decide: Callable[[Record | None], Outcome]) -> Record:
+        self.lags = False
+        return await super().update(name, key, decide)
+
+
+async def test_plugins_get_an_object_that_another_server_created() -> None:
+    plugin, store = Deletions(), Lagging()
+    api = Api(plugins=[plugin], store=store)
+    await api.create(MAPS, config_map("a"))
+    store.lags = True
+
+    assert (await api.request("DELETE", f"{MAPS}/a")).code == 200
+    assert plugin.options == [{}]
+
+
+async def test_dry_run_of_a_collection_is_admitted_and_deletes_nothing() -> None:
+    def before(name: str) -> None:
+        if name == "b":
+            raise ApiError(403, "Forbidden", "no")
+
+    plugin = Deletions(before)
+    api = Api(plugins=[plugin])
+    for name in "ab":
+        await api.create(MAPS, config_map(name))
+
+    rejected = await api.request("DELETE", f"{MAPS}?dryRun=All")
+    accepted = await api.request("DELETE", f"{MAPS}?dryRun=All&fieldSelector=metadata.name=a")
+
+    assert (rejected.code, accepted.code, accepted.names) == (403, 200, ["a"])
+    assert plugin.options == [{"dryRun": ["All"]}] * 3
+    assert (await api.get(MAPS)).names == ["a", "b"]
 
 
 async def test_collection_is_deleted_although_others_delete_its_objects() -> None:
