@@ -111,7 +111,7 @@ class Watch:
                     yield self._error_frame(error)
                     return
             if chunk:
-                yield b"".join(self._frame("ADDED", self._resource.read(record), record) for record in chunk)
+                yield b"".join(self._frame("ADDED", record) for record in chunk)
         self._first = []
         if self._initial and self._bookmarks:
             yield self._bookmark(initial_end=True)
@@ -209,15 +209,14 @@ class Watch:
         key = (self._resource.api_version, type_, self._format, self._include, self._columns_sent)
         frame: bytes | None = shared.get(key)
         if frame is None:
-            obj = None if self._format.plain_json else self._resource.read(record)
-            frame = shared[key] = self._frame(type_, obj, record)
+            frame = shared[key] = self._frame(type_, record)
         self._columns_sent = True
         return frame
 
-    def _frame(self, type_: str, obj: Object | None, record: Record) -> bytes:
-        if self._format.plain_json or obj is None:
+    def _frame(self, type_: str, record: Record) -> bytes:
+        if self._format.plain_json:
             return b'{"type":"%s","object":%s}\n' % (type_.encode(), self._resource.render(record))
-        return self._encode(type_, self._shape(obj))
+        return self._encode(type_, self._shape(self._resource.read(record)))
 
     def _shape(self, obj: Object) -> Object:
         shape, version = self._format.shape, self._format.shape_version
@@ -259,7 +258,7 @@ class _ChangeWaiter:
         self._reader = reader
         self._deadline = -1.0
         self._timer: asyncio.TimerHandle | None = None
-        self._waiting: asyncio.Future[None] | None = None
+        self._waiting: asyncio.Future[None]
 
     def __enter__(self) -> _ChangeWaiter:
         return self
@@ -270,12 +269,12 @@ class _ChangeWaiter:
 
     async def wait(self, deadline: float) -> bool:
         """Wait for a change until *deadline* (monotonic time); return whether there is one."""
+        self._waiting = self._reader.next_change()
         if self._timer is None or deadline != self._deadline:
             if self._timer is not None:
                 self._timer.cancel()
             seconds = max(0.0, deadline - time.monotonic())
             self._timer, self._deadline = asyncio.get_running_loop().call_later(seconds, self._expire), deadline
-        self._waiting = self._reader.next_change()
         try:
             await self._waiting
         finally:
@@ -284,7 +283,7 @@ class _ChangeWaiter:
 
     def _expire(self) -> None:
         self._timer = None
-        if self._waiting is not None and not self._waiting.done():
+        if not self._waiting.done():
             self._waiting.set_result(None)
 
 

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any
 
+import pytest
+
+from apiserver_stub.apimachinery.media import PLAIN, Format
+from apiserver_stub.apimachinery.request import Query, Request, RequestInfo
+from apiserver_stub.apimachinery.status import ApiError
+from apiserver_stub.kinds.registry import Resource
 from apiserver_stub.verbs.context import VerbSettings
-from tests.unit.apiserver_stub.api import Api, Object, Response, config_map
+from apiserver_stub.verbs.watch import Watch
+from nodeagent.base.identity import Identity
+from nodeagent.base.simulation.loop import SimulatedLoop
+from tests.unit.apiserver_stub.api import ADMIN, Api, Object, Response, config_map
 
 MAPS, ALL = "/api/v1/namespaces/default/configmaps", "/api/v1/configmaps"
+OTHER = "/api/v1/namespaces/other/configmaps"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 PARTIAL = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 
@@ -209,3 +224,198 @@ async def test_kinds_without_watches_and_named_paths_are_rejected() -> None:
         ("/api/v1/watch/namespaces/default/pods/p/status", 404),
     ):
         assert (await api.get(path)).code == code, path
+
+
+RunSimulated = Callable[[Coroutine[Any, Any, None]], None]
+
+
+@pytest.fixture
+def simulated(monkeypatch: pytest.MonkeyPatch) -> RunSimulated:
+    """Return a function that runs a coroutine in simulated time, which starts at 0."""
+
+    def run(work: Coroutine[Any, Any, None]) -> None:
+        loop = SimulatedLoop(0)
+        monkeypatch.setattr(time, "monotonic", loop.time)
+        try:
+            loop.run_until_complete(work)
+        finally:
+            loop.close()
+
+    return run
+
+
+def watch_of(api: Api, query: str, resource: Resource | None = None, format_: Format = PLAIN) -> Watch:
+    """Return a watch of ConfigMaps in the namespace ``default``."""
+    resource = resource or api.registry.find("", "v1", "configmaps")
+    assert resource is not None
+    info = RequestInfo("watch", MAPS, resource.group, resource.version, resource.plural, "", "default", "")
+    return Watch(api.context, Request("GET", info, Query(query), {}, b"", ADMIN, format_, Identity()), resource)
+
+
+async def timed(frames: AsyncIterator[bytes], pauses: Sequence[float] = ()) -> list[tuple[float, str, str]]:
+    """Return time, type and resource version of each event, and the end of the watch.
+
+    :param pauses: seconds for which the client reads nothing, after each of the first frames.
+    """
+    seen, waits = [], iter(pauses)
+    async for frame in frames:
+        for line in frame.splitlines():
+            event = json.loads(line)
+            seen.append((round(time.monotonic(), 3), event["type"], event["object"]["metadata"]["resourceVersion"]))
+        await asyncio.sleep(next(waits, 0))
+    return [*seen, (round(time.monotonic(), 3), "end", "")]
+
+
+async def create_at(api: Api, *writes: tuple[float, str, str]) -> None:
+    """Create ConfigMaps at times, with a path and a name each."""
+    for at, path, name in writes:
+        await asyncio.sleep(at - time.monotonic())
+        await api.create(path, config_map(name))
+
+
+@pytest.mark.parametrize(
+    ("query", "writes", "expected"),
+    [
+        ("timeoutSeconds=7", [], [(7, "end", "")]),
+        ("timeoutSeconds=7&allowWatchBookmarks=true", [], [(7, "end", "")]),
+        (
+            "timeoutSeconds=200&allowWatchBookmarks=true",
+            [(10, MAPS, "a"), (20, OTHER, "b"), (130, OTHER, "c"), (185, OTHER, "d"), (198.5, OTHER, "e")],
+            [
+                (10, "ADDED", "1"),
+                (60, "BOOKMARK", "2"),
+                (180, "BOOKMARK", "3"),
+                (198, "BOOKMARK", "4"),
+                (200, "BOOKMARK", "5"),
+                (200, "end", ""),
+            ],
+        ),
+        ("timeoutSeconds=70", [(10, MAPS, "a"), (20, OTHER, "b")], [(10, "ADDED", "1"), (70, "end", "")]),
+        ("timeoutSeconds=2&allowWatchBookmarks=true", [(1, OTHER, "b")], [(2, "BOOKMARK", "1"), (2, "end", "")]),
+    ],
+)
+def test_bookmarks_are_sent_each_minute_and_before_the_end_after_changes(
+    simulated: RunSimulated, query: str, writes: list[tuple[float, str, str]], expected: list[tuple[float, str, str]]
+) -> None:
+    async def work() -> None:
+        api = Api()
+        writer = asyncio.ensure_future(create_at(api, *writes))
+        assert await timed(watch_of(api, query).frames()) == expected
+        await writer
+
+    simulated(work())
+
+
+@pytest.mark.parametrize(
+    ("pause", "expected"),
+    [
+        (30, [(10, "ADDED", "1"), (60, "BOOKMARK", "1"), (300, "end", "")]),
+        (90, [(10, "ADDED", "1"), (100, "BOOKMARK", "1"), (300, "end", "")]),
+        (400, [(10, "ADDED", "1"), (410, "end", "")]),
+    ],
+)
+def test_client_that_reads_late_gets_the_bookmark_late(
+    simulated: RunSimulated, pause: float, expected: list[tuple[float, str, str]]
+) -> None:
+    async def work() -> None:
+        api = Api()
+        writer = asyncio.ensure_future(create_at(api, (10, MAPS, "a")))
+        frames = watch_of(api, "timeoutSeconds=300&allowWatchBookmarks=true").frames()
+        assert await timed(frames, [pause]) == expected
+        await writer
+
+    simulated(work())
+
+
+@pytest.mark.parametrize(("format_", "is_text"), [(PLAIN, True), (Format(encoding=PROTOBUF), False)])
+async def test_frames_of_several_events_are_split_into_messages(format_: Format, is_text: bool) -> None:
+    api = await filled("a", "b")
+    watch = watch_of(api, "", format_=format_)
+
+    frames = await anext(watch.frames())
+
+    assert watch.is_text is is_text
+    messages = list(watch.messages(frames))
+    assert [b'"a"' in message or b"\x01a" in message for message in messages] == [True, False]
+    delimited = [message + b"\n" if is_text else len(message).to_bytes(4, "big") + message for message in messages]
+    assert b"".join(delimited) == frames
+
+
+class Versions:
+    """Converter that moves the text in ``spec`` to the field of the version; ``bad`` cannot be converted."""
+
+    async def convert(self, found: Sequence[Object], api_version: str) -> list[Object]:
+        texts = [next(iter(obj["spec"].values())) for obj in found]
+        if "bad" in texts:
+            raise ApiError(500, "", "conversion failed")
+        field = api_version.rpartition("/")[2]
+        return [
+            {**obj, "apiVersion": api_version, "spec": {field: text}} for obj, text in zip(found, texts, strict=True)
+        ]
+
+
+WIDGETS = Resource(
+    "g", "v2", "Widget", "widgets", converter=Versions(), hashed_version="v1", fields={"spec.v2": ("spec", "v2")}
+)
+
+
+def put_widget(api: Api, name: str, text: str, namespace: str = "default") -> None:
+    """Store a widget in the storage version."""
+    metadata = {"name": name, "namespace": namespace}
+    api.store.put(WIDGETS.storage, {"kind": "Widget", "apiVersion": "g/v1", "metadata": metadata, "spec": {"v1": text}})
+
+
+async def widget_events(api: Api, query: str, *later: tuple[str, str]) -> list[tuple[str, Any]]:
+    """Return type and text, or the message of an error, of the events after initial and *later* changes."""
+    watch = watch_of(api, f"timeoutSeconds=5&{query}", WIDGETS)
+    for name, text in later:
+        put_widget(api, name, text)
+    put_widget(api, "last", "last")
+    seen: list[tuple[str, Any]] = []
+    async for frame in watch.frames():
+        for event in map(json.loads, frame.splitlines()):
+            obj = event["object"]
+            seen.append((event["type"], obj["spec"] if "spec" in obj else obj["message"]))
+        if seen[-1][1] == {"v2": "last"} or seen[-1][0] == "ERROR":
+            break
+    return seen
+
+
+@pytest.mark.parametrize("query", ["", "fieldSelector=spec.v2!=other"])
+async def test_events_have_the_version_of_the_watch(query: str) -> None:
+    api = Api()
+    put_widget(api, "a", "one")
+    put_widget(api, "b", "elsewhere", "other")
+
+    assert await widget_events(api, query, ("a", "two"), ("c", "three")) == [
+        ("ADDED", {"v2": "one"}),
+        ("MODIFIED", {"v2": "two"}),
+        ("ADDED", {"v2": "three"}),
+        ("ADDED", {"v2": "last"}),
+    ]
+
+
+async def test_selectors_apply_to_the_version_of_the_watch() -> None:
+    api = Api()
+    put_widget(api, "a", "one")
+    put_widget(api, "b", "other")
+
+    assert await widget_events(api, "fieldSelector=spec.v2!=other", ("a", "other"), ("b", "two")) == [
+        ("ADDED", {"v2": "one"}),
+        ("DELETED", {"v2": "one"}),
+        ("ADDED", {"v2": "two"}),
+        ("ADDED", {"v2": "last"}),
+    ]
+
+
+@pytest.mark.parametrize(("initial", "changes", "types"), [("bad", [], []), ("one", [("b", "bad")], ["ADDED"])])
+async def test_failed_conversion_ends_the_watch_with_an_error(
+    initial: str, changes: list[tuple[str, str]], types: list[str]
+) -> None:
+    api = Api()
+    put_widget(api, "a", initial)
+
+    events = await widget_events(api, "", *changes)
+
+    assert [kind for kind, _ in events] == [*types, "ERROR"]
+    assert events[-1][1] == "conversion failed"
