@@ -51,6 +51,11 @@ class StorageOptions(NameOptions):
     watch_cache: bool = True
     watch_cache_sizes: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def event_lifetime_seconds(self) -> int | None:
+        """Lifetime of events; ``None`` if they do not expire."""
+        return self.event_ttl_seconds or None
+
     def caches(self, resource: str, group: str) -> bool:
         """Return whether *resource* has a watch cache, so that lists with ``resourceVersion=0`` ignore the limit."""
         name = f"{resource}.{group}" if group else resource

@@ -68,5 +68,5 @@ async def create_cluster_objects(
         ),
     )
     await config_map.publish()
-    ranges = await prepare_service_ranges(store, registry, identity, options.event_ttl_seconds or None)
+    ranges = await prepare_service_ranges(store, registry, identity, options.event_lifetime_seconds)
     return ClusterObjects(options, store, ca_certificate, registration, config_map, ranges)

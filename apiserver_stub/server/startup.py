@@ -112,7 +112,7 @@ async def start(options: Options, generated_keys: Callable[[], Path] | None = No
                 certificates,
                 authorization.chain,
                 ca_certificate,
-                options.event_ttl_seconds or None,
+                options.event_lifetime_seconds,
                 outgoing.remotes,
                 outgoing.extensions,
             ),

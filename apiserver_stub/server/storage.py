@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from apiserver_stub.apimachinery import media
-from apiserver_stub.egress.selector import DIRECT, EgressSelector
+from apiserver_stub.egress.selector import EgressSelector
 from apiserver_stub.server.stored_objects import StoredObjects
 from apiserver_stub.storage import encryption
 from apiserver_stub.storage.base import Store, StoreUnavailable
@@ -51,13 +52,12 @@ class Storage(Struct, frozen=True):
     layout: Layout
     encryption: Encryption
     calls: StoreRequestMetrics
+    config_hash: bytes = b""
+    """Hash of the loaded encryption configuration file."""
 
 
 async def build_storage(
-    options: Options,
-    resources: Iterable[Resource],
-    egress: EgressSelector = DIRECT,
-    stack: AsyncExitStack | None = None,
+    options: Options, resources: Iterable[Resource], egress: EgressSelector, stack: AsyncExitStack
 ) -> Storage:
     """Return the configured storage; the caller opens the store.
 
@@ -67,10 +67,12 @@ async def build_storage(
     :raises StoreUnavailable: a TLS file of the backend cannot be read.
     """
     layout = Layout.of(options.store_prefix, resources)
-    path = options.encryption_provider_config
-    v1 = options.gates.enabled("KMSv1")
-    load = partial(encryption.load_config, identity=options.identity, allows_kms_v1=v1)
-    at_rest = Encryption(await asyncio.to_thread(load, path) if path is not None else None)
+    at_rest, config_hash = Encryption(), b""
+    if (path := options.encryption_provider_config) is not None:
+        # Before the file is parsed, so that it is reloaded if it has changed since then.
+        config_hash = _hash_of(await asyncio.to_thread(_content, path))
+        load = partial(encryption.load_config, identity=options.identity, allows_kms_v1=options.gates.enabled("KMSv1"))
+        at_rest.rules = await asyncio.to_thread(load, path)
     await _refresh_key_services(at_rest)
     complete = StoredObjects(options, resources).complete
 
@@ -79,14 +81,14 @@ async def build_storage(
 
     calls = StoreRequestMetrics()
     sockets: dict[str, Path] = {}
-    if egress.etcd is not None and stack is not None:
+    if egress.etcd is not None:
         from apiserver_stub.egress.local_sockets import LocalSockets  # Deferred: rarely needed.
 
         local = LocalSockets(egress.etcd)
         stack.push_async_callback(local.close)
         sockets = await _sockets(options, local)
     try:
-        return Storage(_build(options, layout, codec, calls, sockets), layout, at_rest, calls)
+        return Storage(_build(options, layout, codec, calls, sockets), layout, at_rest, calls, config_hash)
     except OSError as error:
         raise StoreUnavailable(str(error)) from error
 
@@ -97,7 +99,7 @@ async def _sockets(options: Options, local: LocalSockets) -> dict[str, Path]:
     for url in {*options.store_servers, *(url for urls in options.store_servers_overrides.values() for url in urls)}:
         parts = urlsplit(url)
         if parts.scheme in ("http", "https"):
-            found[url] = await local.open(parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
+            found[url] = await local.open(parts.hostname or "", parts.port or 0)
     return found
 
 
@@ -169,33 +171,48 @@ async def _run_key_services(storage: Storage) -> None:
 
 async def _run_key_reloader(path: Path, options: Options, storage: Storage) -> None:
     """Reload the encryption configuration whenever it changes; an invalid one is logged and not applied."""
-    content = await asyncio.to_thread(_content, path)
+    loaded = storage.config_hash
     while True:
         await asyncio.sleep(RELOAD_SECONDS)
-        content = await _reload_keys(path, options, storage, content)
+        loaded = await _reload_keys(path, options, storage, loaded)
 
 
 async def _reload_keys(path: Path, options: Options, storage: Storage, before: bytes) -> bytes:
-    """Reload the encryption configuration unless its content is still *before*; return the content."""
+    """Reload the encryption configuration unless its hash is still *before*.
+
+    :returns: the hash; *before* if the configuration has to be loaded again, since one of its key management services
+        failed.
+    """
     content = await asyncio.to_thread(_content, path)
-    if content != before:
-        try:
-            v1 = options.gates.enabled("KMSv1")
-            rules: Rules = encryption.parse_config(content, options.identity, allows_kms_v1=v1)
-        except EncryptionError as error:
-            _log.error(
-                "Failed to reload encryption configuration, keeping the previous one",
-                extra={"path": str(path), "err": error},
-            )
-        else:
-            await _refresh_key_services(Encryption(rules))
-            previous = storage.encryption.key_services()
-            storage.encryption.rules = rules
-            await storage.store.reread()
-            for service in previous:
-                service.close()
-            _log.info("Reloaded encryption configuration", extra={"path": str(path)})
-    return content
+    if (current := _hash_of(content)) == before:
+        return before
+    try:
+        v1 = options.gates.enabled("KMSv1")
+        rules: Rules = encryption.parse_config(content, options.identity, allows_kms_v1=v1)
+    except EncryptionError as error:
+        _log_failed_reload(path, str(error))
+        return current
+    loaded = Encryption(rules)
+    if not await _refresh_key_services(loaded):
+        loaded.close()
+        _log_failed_reload(path, "a key management service failed")
+        return before
+    previous = storage.encryption.key_services()
+    storage.encryption.rules = rules
+    await storage.store.reread()
+    for service in previous:
+        service.close()
+    _log.info("Reloaded encryption configuration", extra={"path": str(path)})
+    return current
+
+
+def _log_failed_reload(path: Path, problem: str) -> None:
+    fields = {"path": str(path), "err": problem}
+    _log.error("Failed to reload encryption configuration, keeping the previous one", extra=fields)
+
+
+def _hash_of(content: bytes) -> bytes:
+    return hashlib.sha256(content).digest()
 
 
 def _content(path: Path) -> bytes:

@@ -26,6 +26,11 @@ def test_default_store_is_a_file() -> None:
     assert (options.store_healthcheck_timeout_seconds, options.store_readycheck_timeout_seconds) == (2, 2)
 
 
+@pytest.mark.parametrize(("ttl", "seconds"), [("0s", None), ("90s", 90)])
+def test_events_do_not_expire_without_a_lifetime(ttl: str, seconds: int | None) -> None:
+    assert parse([f"--event-ttl={ttl}"]).event_lifetime_seconds == seconds
+
+
 def test_servers_and_overrides_are_lists() -> None:
     options = parse(
         [
@@ -111,6 +116,8 @@ def test_etcd_options_without_servers_are_reported() -> None:
 def test_grpc_is_imported_only_for_etcd(options: str, loaded: bool, tmp_path: Path) -> None:
     script = f"""
 import asyncio, sys
+from contextlib import AsyncExitStack
+from apiserver_stub.egress.selector import DIRECT
 from apiserver_stub.server import startup
 from apiserver_stub.options import parse
 from apiserver_stub.server.kinds import build_registry
@@ -118,7 +125,7 @@ from apiserver_stub.server.storage import build_storage
 
 async def main():
     options = parse(["--data-dir={tmp_path}", *{options.split()!r}])
-    storage = await build_storage(options, build_registry(options))
+    storage = await build_storage(options, build_registry(options), DIRECT, AsyncExitStack())
     await storage.store.close()
 
 asyncio.run(main())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
-from collections.abc import Awaitable, Callable, Sequence
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,15 +13,19 @@ from typing import Any
 
 import pytest
 
+from apiserver_stub.egress.selector import DIRECT
 from apiserver_stub.options import Options, parse
 from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.server.storage import Storage, build_storage, health_checks, start_storage_tasks
 from apiserver_stub.storage.composite import CompositeStore
-from apiserver_stub.storage.encryption import EncryptionError
+from apiserver_stub.storage.encryption import EncryptionError, kms_v2_client
+from apiserver_stub.storage.encryption.key_service import Encrypted, KmsError
 from apiserver_stub.storage.etcd import client
 from apiserver_stub.storage.etcd.store import EtcdStore
 from apiserver_stub.storage.monitor import StoreMonitor
 from apiserver_stub.storage.sqlite import SqliteStore
+from nodeagent.base.aio import TaskOwner
+from nodeagent.base.simulation.loop import SimulatedLoop
 from tests.unit.apiserver_stub.server.tasks import RecordedTasks
 
 ETCD = "--etcd-servers=http://127.0.0.1:1"
@@ -34,6 +40,7 @@ resources:
 
 
 Build = Callable[..., Awaitable[tuple[Options, Storage]]]
+RunSimulated = Callable[[Coroutine[Any, Any, None]], None]
 
 
 class UnconnectedClient:
@@ -52,7 +59,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
 
     async def make(*arguments: str) -> tuple[Options, Storage]:
         options = parse([f"--data-dir={tmp_path}", *arguments])
-        return options, await build_storage(options, build_registry(options))
+        return options, await build_storage(options, build_registry(options), DIRECT, AsyncExitStack())
 
     return make
 
@@ -179,3 +186,202 @@ async def test_servers_are_reached_through_the_configured_egress(
 
         assert found == opened
     assert not found
+
+
+RELOADED, NOT_RELOADED = "Reloaded encryption configuration", "Failed to reload encryption configuration"
+RELOAD = "--encryption-provider-config-automatic-reload=true"
+
+
+def kms(name: str) -> str:
+    """Return a configuration with the key management service *name*."""
+    endpoint = f"unix:///{name}.sock"
+    return CONFIG.partition("  providers")[0] + (
+        f"  providers: [{{kms: {{apiVersion: v2, name: {name}, endpoint: '{endpoint}'}}}}]\n"
+    )
+
+
+class KeyServices:
+    """Key management services, by the path of their socket; records the calls of all clients."""
+
+    def __init__(self) -> None:
+        self.failing: set[str] = set()
+        self.statuses: list[tuple[float, str]] = []
+        self.closed: list[str] = []
+
+    def client(self, socket: str, seconds: float) -> KeyServiceClient:
+        return KeyServiceClient(self, socket)
+
+
+class KeyServiceClient:
+    def __init__(self, services: KeyServices, socket: str) -> None:
+        self._services, self._socket = services, socket
+
+    def key_id(self) -> str:
+        self._services.statuses.append((time.monotonic(), self._socket))
+        if self._socket in self._services.failing:
+            raise KmsError("unavailable")
+        return "k"
+
+    def encrypt(self, data: bytes) -> Encrypted:
+        return Encrypted(data, "k")
+
+    def close(self) -> None:
+        self._services.closed.append(self._socket)
+
+
+@pytest.fixture
+def services(monkeypatch: pytest.MonkeyPatch) -> KeyServices:
+    found = KeyServices()
+    monkeypatch.setattr(kms_v2_client, "KmsV2Client", found.client)
+    return found
+
+
+@pytest.fixture
+def simulated(monkeypatch: pytest.MonkeyPatch) -> RunSimulated:
+    """Return a function that runs a coroutine in simulated time, which starts at 0; threads need no time."""
+
+    def run(work: Coroutine[Any, Any, None]) -> None:
+        loop = SimulatedLoop(0)
+        loop.thread_factor = 0
+        monkeypatch.setattr(time, "monotonic", loop.time)
+        try:
+            loop.run_until_complete(work)
+        finally:
+            loop.close()
+
+    return run
+
+
+class RunningTasks:
+    """The tasks of a storage with the encryption configuration *path*; records when values are read again."""
+
+    def __init__(self, build: Build, path: Path, *arguments: str) -> None:
+        self._build = build
+        self._arguments = (f"--encryption-provider-config={path}", *arguments)
+        self.rereads: list[float] = []
+
+    async def __aenter__(self) -> Storage:
+        options, storage = await self._build(*self._arguments)
+
+        async def reread() -> None:
+            self.rereads.append(time.monotonic())
+
+        object.__setattr__(storage.store, "reread", reread)
+        self._tasks = TaskOwner("test")
+        start_storage_tasks(options, storage, build_registry(options), StoreMonitor(storage.store), self._tasks)
+        return storage
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._tasks.close()
+
+
+def test_failed_key_services_are_retried_and_values_read_again(
+    tmp_path: Path, build: Build, services: KeyServices, simulated: RunSimulated
+) -> None:
+    path, running = tmp_path / "keys.yaml", RunningTasks(build, tmp_path / "keys.yaml")
+    path.write_text(kms("a"))
+
+    async def work() -> None:
+        async with running:
+            await asyncio.sleep(130)
+            services.failing.add("/a.sock")
+            await asyncio.sleep(65)
+            services.failing.clear()
+            await asyncio.sleep(75)
+
+    simulated(work())
+    assert [seconds for seconds, _ in services.statuses] == [0, 60, 120, 180, 190, 200, 260]
+    assert running.rereads == [200]
+
+
+def test_key_service_that_fails_at_the_start_is_requested_soon(
+    tmp_path: Path, build: Build, services: KeyServices, simulated: RunSimulated
+) -> None:
+    path, running = tmp_path / "keys.yaml", RunningTasks(build, tmp_path / "keys.yaml")
+    path.write_text(kms("a"))
+    services.failing.add("/a.sock")
+
+    async def work() -> None:
+        async with running:
+            await asyncio.sleep(5)
+            services.failing.clear()
+            await asyncio.sleep(10)
+
+    simulated(work())
+    assert [seconds for seconds, _ in services.statuses] == [0, 10]
+    assert running.rereads == [10]
+
+
+def test_changed_keys_are_reloaded(
+    tmp_path: Path,
+    build: Build,
+    services: KeyServices,
+    simulated: RunSimulated,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    path, running = tmp_path / "keys.yaml", RunningTasks(build, tmp_path / "keys.yaml", RELOAD)
+    path.write_text(kms("a"))
+
+    async def work() -> None:
+        async with running as storage:
+
+            def label() -> bytes:
+                return storage.encryption.writer("core/secrets").label
+
+            await asyncio.sleep(65)
+            assert running.rereads == []
+            path.write_text("nonsense")
+            await asyncio.sleep(120)
+            assert label() == b"k8s:enc:kms:v2:a:"
+            path.unlink()
+            await asyncio.sleep(60)
+            assert label() == b"k8s:enc:kms:v2:a:"
+            path.write_text(CONFIG)
+            await asyncio.sleep(60)
+            assert label() == b"k8s:enc:secretbox:v1:a:"
+
+    simulated(work())
+    messages = [text.partition(",")[0] for text in caplog.messages if "reload" in text.lower()]
+    assert messages == [NOT_RELOADED, NOT_RELOADED, RELOADED]
+    assert (running.rereads, services.closed) == ([300], ["/a.sock"])
+
+
+def test_keys_that_changed_during_the_start_are_reloaded(tmp_path: Path, build: Build, simulated: RunSimulated) -> None:
+    path = tmp_path / "keys.yaml"
+    path.write_text(CONFIG)
+
+    async def work() -> None:
+        async with RunningTasks(build, path, RELOAD) as storage:
+            path.write_text(CONFIG.replace("name: a", "name: b"))
+            await asyncio.sleep(65)
+            assert storage.encryption.writer("core/secrets").label == b"k8s:enc:secretbox:v1:b:"
+
+    simulated(work())
+
+
+def test_keys_of_a_failing_service_are_reloaded_once_it_responds(
+    tmp_path: Path,
+    build: Build,
+    services: KeyServices,
+    simulated: RunSimulated,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    path = tmp_path / "keys.yaml"
+    path.write_text(CONFIG)
+    services.failing.add("/b.sock")
+
+    async def work() -> None:
+        async with RunningTasks(build, path, RELOAD) as storage:
+            path.write_text(kms("b"))
+            await asyncio.sleep(130)
+            assert storage.encryption.writer("core/secrets").label == b"k8s:enc:secretbox:v1:a:"
+            assert services.closed == ["/b.sock"] * 2
+            services.failing.clear()
+            await asyncio.sleep(60)
+            assert storage.encryption.writer("core/secrets").label == b"k8s:enc:kms:v2:b:"
+
+    simulated(work())
+    messages = [text.partition(",")[0] for text in caplog.messages if "reload" in text.lower()]
+    assert messages == [NOT_RELOADED, NOT_RELOADED, RELOADED]
