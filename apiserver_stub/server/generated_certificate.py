@@ -15,9 +15,11 @@ _NAME = "nodeagent-apiserver"
 
 def certificate_files(options: Options) -> tuple[Path, Path]:
     """Return the files of the certificate and its key."""
-    if options.tls_cert_file is not None and options.tls_private_key_file is not None:
-        return options.tls_cert_file, options.tls_private_key_file
-    return options.certificates / "apiserver.crt", options.certificates / "apiserver.key"
+    directory = options.certificates
+    return (
+        options.tls_cert_file or directory / "apiserver.crt",
+        options.tls_private_key_file or directory / "apiserver.key",
+    )
 
 
 def generate_certificate(options: Options) -> Path:

@@ -20,7 +20,7 @@ def generate_keys(options: Options) -> Path:
     """
     options.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     authority = generate_certificate(options)
-    if options.nodeagent_client_certificate is None or options.nodeagent_client_key is None:
+    if options.nodeagent_client_certificate is None:
         generate_client_certificate(options.authorities)
     if options.generated_token_key is not None:
         try:

@@ -182,7 +182,6 @@ async def build_pipeline(
     )
     streams = StreamResponder(agents, context.store, handlers, lifecycle, requests, tracing)
     origins, directives = options.cors_allowed_origins, options.strict_transport_security_directives
-    closes = options.http2_streams > 0 and gates.enabled("UnauthenticatedHTTP2DOSMitigation")
     handler = RequestHandler(
         identity=options.identity,
         lifecycle=lifecycle,
@@ -210,7 +209,7 @@ async def build_pipeline(
         cors=CorsAndHsts(origins, directives) if origins or directives else None,
         page=await asyncio.to_thread(Page) if options.serve_page else None,
         compresses=gates.enabled("APIResponseCompression"),
-        closes_unauthenticated=closes,
+        closes_unauthenticated=gates.enabled("UnauthenticatedHTTP2DOSMitigation"),
         authorizes_connections=gates.enabled("AuthorizePodWebsocketUpgradeCreatePermission"),
         authorizes_selectors=gates.enabled("AuthorizeWithSelectors"),
         sends_retry_after=options.shutdown_send_retry_after,

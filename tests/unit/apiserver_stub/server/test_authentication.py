@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,16 @@ import pytest
 
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.authn.certificates import PeerCertificates
+from apiserver_stub.authn.config_file import AuthenticationConfig
+from apiserver_stub.authn.jwt_config import JwtConfigError
 from apiserver_stub.authn.keys import SigningKey
 from apiserver_stub.options import OptionsError, parse
-from apiserver_stub.server.authentication import Authentication, AuthenticationError, build_authentication
+from apiserver_stub.server.authentication import (
+    Authentication,
+    AuthenticationError,
+    build_authentication,
+    configuration_of,
+)
 from nodeagent.base.tls import generate_ca, issue
 from tests.unit.apiserver_stub.authn.conftest import Objects
 
@@ -151,3 +158,61 @@ async def test_configuration_file_limits_anonymous_requests_to_paths(store: Any,
     async with AsyncExitStack() as stack:
         with pytest.raises(AuthenticationError, match="anonymous-auth flag cannot be set"):
             await build(store, own_tokens, stack, *options, "--anonymous-auth=true")
+
+
+class Recorder:
+    """Webhook that records its requests and accepts every token."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.requests: list[Any] = []
+        Recorder.last = self
+
+    async def __aenter__(self) -> Recorder:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    async def post(self, body: Any) -> Any:
+        self.requests.append(body)
+        return {**body, "status": {"authenticated": True, "user": {"username": "jane"}}}
+
+    last: Recorder
+
+
+@pytest.mark.parametrize(("release", "metadata"), [("1.33", {"creationTimestamp": None}), ("1.34", {})])
+async def test_reviews_have_null_times_in_early_releases(
+    store: Any, own_tokens: Path, monkeypatch: pytest.MonkeyPatch, release: str, metadata: dict[str, Any]
+) -> None:
+    monkeypatch.setattr("apiserver_stub.server.authentication.Webhook", Recorder)
+    options = ["--authentication-token-webhook-config-file=/x", f"--compatibility-version={release}"]
+
+    async with AsyncExitStack() as stack:
+        authenticator = (await build(store, own_tokens, stack, *options)).authenticator
+        user = await authenticator.authenticate({"Authorization": "Bearer t"}, None)
+
+    assert user.name == "jane"
+    assert [request["metadata"] for request in Recorder.last.requests] == [metadata]
+
+
+@pytest.mark.parametrize(("release", "algorithms", "problem"), [("1.29", 1, ""), ("1.30", 9, "disallowed issuers")])
+def test_configured_issuers_follow_the_rules_of_the_release(
+    tmp_path: Path, release: str, algorithms: int, problem: str
+) -> None:
+    def issuers(url: str) -> AuthenticationConfig:
+        mappings = {"username": {"claim": "sub", "prefix": ""}}
+        config = {
+            "apiVersion": "apiserver.config.k8s.io/v1alpha1",
+            "kind": "AuthenticationConfiguration",
+            "jwt": [{"issuer": {"url": url, "audiences": ["a"]}, "claimMappings": mappings}],
+        }
+        (tmp_path / "authn.yaml").write_text(json.dumps(config))
+        gate = "--feature-gates=StructuredAuthenticationConfiguration=true"
+        own = "--service-account-issuer=https://own.test"
+        path = f"--authentication-config={tmp_path / 'authn.yaml'}"
+        return configuration_of(parse([f"--compatibility-version={release}", own, gate, path]))
+
+    (found,) = issuers("https://other.test").issuers
+    assert len(found.algorithms) == algorithms
+    with pytest.raises(JwtConfigError, match=problem) if problem else nullcontext():
+        issuers("https://own.test")

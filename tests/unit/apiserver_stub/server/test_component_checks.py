@@ -82,6 +82,11 @@ async def test_problem_of_the_store_is_an_error() -> None:
     ("response", "expected"),
     [
         (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", OK),
+        (b"HTTP/1.1 399 X\r\nContent-Length: 2\r\n\r\nok", OK),
+        (
+            b"HTTP/1.1 400 X\r\nContent-Length: 2\r\n\r\nno",
+            Finding(healthy=False, message="HTTP probe failed with statuscode: 400"),
+        ),
         (
             b"HTTP/1.1 500 X\r\nContent-Length: 2\r\n\r\nno",
             Finding(healthy=False, message="HTTP probe failed with statuscode: 500"),

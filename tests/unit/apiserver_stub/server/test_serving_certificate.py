@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -154,3 +155,68 @@ def test_http2_is_offered_unless_disabled(
     context = certificates(tmp_path, f"--disable-http2-serving={disabled}").context
 
     assert found == ([context] if offered else [])
+
+
+def shown(context: ssl.SSLContext, name: str | None) -> bytes:
+    """Return the certificate that a client receives which sends the server *name*."""
+    client_context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client_context.check_hostname, client_context.verify_mode = False, ssl.CERT_NONE
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = context.wrap_bio(to_server, to_client, server_side=True)
+    client = client_context.wrap_bio(to_client, to_server, server_hostname=name)
+    for _ in range(3):
+        for side in (client, server):
+            with suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+    der = client.getpeercert(binary_form=True)
+    assert der is not None
+    return ssl.DER_cert_to_PEM_cert(der).encode()
+
+
+@pytest.mark.parametrize("adds_names", [True, False])
+def test_reloaded_certificate_is_served_except_for_other_names(tmp_path: Path, pair: KeyPair, adds_names: bool) -> None:
+    (tmp_path / "named").mkdir()
+    named = issue(generate_ca("named"), "named", names=["named.test"], server=True)
+    write(tmp_path / "named", named)
+    files = f"{tmp_path / 'named/apiserver.crt'},{tmp_path / 'named/apiserver.key'}"
+    found = certificates(tmp_path, *write(tmp_path, pair), f"--tls-sni-cert-key={files}")
+    if adds_names:
+        found.add_named()
+    other = issue(generate_ca("others"), "web", names=["localhost"], server=True)
+    write(tmp_path, other)
+
+    assert found.reload()
+
+    assert shown(found.context, "localhost").strip() in other.certificate
+    assert shown(found.context, "named.test").strip() in (named if adds_names else other).certificate
+
+
+@pytest.mark.parametrize(("address", "is_named"), [("127.0.0.1", True), ("0.0.0.0", False)])
+def test_clients_without_a_server_name_get_the_certificate_of_the_bind_address(
+    tmp_path: Path, pair: KeyPair, address: str, is_named: bool
+) -> None:
+    (tmp_path / "named").mkdir()
+    named = issue(generate_ca("named"), "named", names=["named.test"], server=True)
+    write(tmp_path / "named", named)
+    files = f"{tmp_path / 'named/apiserver.crt'},{tmp_path / 'named/apiserver.key'}:{address}"
+    found = certificates(tmp_path, *write(tmp_path, pair), f"--tls-sni-cert-key={files}", f"--bind-address={address}")
+    found.add_named()
+
+    assert shown(found.context, None).strip() in (named if is_named else pair).certificate
+
+
+@pytest.mark.parametrize(
+    ("names", "weak"),
+    [
+        (["TLS_RSA_WITH_AES_128_CBC_SHA256"], True),
+        (["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_RSA_WITH_AES_128_CBC_SHA256"], True),
+        (["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"], False),
+    ],
+)
+def test_security_level_is_lowered_only_for_weak_suites(names: list[str], weak: bool) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    before = context.security_level
+
+    choose_ciphers(context, names)
+
+    assert context.security_level == (0 if weak else before) and before > 0

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from apiserver_stub.kinds.registry import Resource
 from apiserver_stub.options import parse
 from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.server.stored_objects import StoredObjects
@@ -37,3 +38,13 @@ def test_null_times_are_omitted_in_later_releases(release: str, shown: bool) -> 
     found = completed({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec}, release)
 
     assert ("creationTimestamp" in found["spec"]["template"]["metadata"]) is shown
+
+
+def test_objects_of_a_kind_without_a_schema_are_unchanged() -> None:
+    obj = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"a": 1}}
+    stored = StoredObjects(parse([]), [Resource("example.com", "v1", "Widget", "widgets")])
+
+    completed = dict(obj)
+    stored.complete(completed)
+
+    assert completed == obj
