@@ -34,7 +34,8 @@ LONG_RUNNING = frozenset(["attach", "exec", "log", "portforward", "proxy"])
 class AggregationProxy:
     """Proxy to extension API servers.
 
-    :param follows_redirects: whether redirects reach the client (spec: opt.aggregator-reject-forwarding-redirect).
+    :param rejects_redirects: whether redirects do not reach the client (spec:
+        opt.aggregator-reject-forwarding-redirect).
     :param sends_uids: whether requests contain the UIDs of users.
     """
 
@@ -44,11 +45,11 @@ class AggregationProxy:
         limits: Limits,
         streams: StreamResponder,
         *,
-        follows_redirects: bool,
+        rejects_redirects: bool,
         sends_uids: bool,
     ) -> None:
         self._extensions, self._limits, self._streams = extensions, limits, streams
-        self._follows_redirects, self._sends_uids = follows_redirects, sends_uids
+        self._rejects_redirects, self._sends_uids = rejects_redirects, sends_uids
 
     async def run(
         self, http: HttpRequest, request: Request, remote: Remote, audit_context: AuditContext | None
@@ -88,7 +89,7 @@ class AggregationProxy:
             raise _unavailable("service unavailable") from error
         except (OSError, ValueError) as error:
             raise PlainError(500, "InternalError", str(error)) from error
-        redirects = self._follows_redirects
+        redirects = not self._rejects_redirects
         try:
             return await relay(passing, endpoint, passing.http.target, "", caller=caller, redirects=redirects)
         except Unreachable as error:

@@ -17,7 +17,7 @@ from apiserver_stub.options.authentication import UID_GATE
 from apiserver_stub.server.authentication import Authentication
 from apiserver_stub.server.service_ranges import Runnable, prepare_service_ranges
 from apiserver_stub.storage import Store
-from nodeagent.base.aio import TaskOwner
+from nodeagent.base.aio import SystemClock, TaskOwner
 from nodeagent.base.structs import Struct
 
 
@@ -68,5 +68,5 @@ async def create_cluster_objects(
         ),
     )
     await config_map.publish()
-    ranges = await prepare_service_ranges(store, registry, identity, options.event_lifetime_seconds)
+    ranges = await prepare_service_ranges(store, registry, identity, options.event_lifetime_seconds, SystemClock())
     return ClusterObjects(options, store, ca_certificate, registration, config_map, ranges)

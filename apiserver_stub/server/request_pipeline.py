@@ -201,7 +201,7 @@ async def build_pipeline(
             extensions,
             limits,
             streams,
-            follows_redirects=not options.aggregator_reject_forwarding_redirect,
+            rejects_redirects=options.aggregator_reject_forwarding_redirect,
             sends_uids=gates.enabled("RemoteRequestHeaderUID"),
         ),
         metrics=requests,

@@ -10,11 +10,11 @@ from apiserver_stub.controllers.allocator_repair import repair_service_ranges
 from apiserver_stub.controllers.default_service_cidr import CONTROLLER, DefaultServiceCidr
 from apiserver_stub.controllers.event_recorder import EventRecorder
 from apiserver_stub.kinds.services import ServiceStrategy
-from nodeagent.base.aio import Clock, SystemClock
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.registry import Registry
     from apiserver_stub.storage import Store
+    from nodeagent.base.aio import Clock
     from nodeagent.base.identity import Identity
 
 
@@ -27,7 +27,7 @@ class Runnable(Protocol):
 
 
 async def prepare_service_ranges(
-    store: Store, registry: Registry, identity: Identity, event_ttl_seconds: int | None, clock: Clock | None = None
+    store: Store, registry: Registry, identity: Identity, event_ttl_seconds: int | None, clock: Clock
 ) -> dict[str, Runnable]:
     """Create and repair the ranges before the first Service is written, and return the controllers that repeat this.
 
@@ -39,7 +39,7 @@ async def prepare_service_ranges(
     services = registry.find("", "v1", "services")
     if services is None or not isinstance(services.strategy, ServiceStrategy):
         return found
-    addresses, clock = services.strategy.addresses, clock or SystemClock()
+    addresses = services.strategy.addresses
     if addresses.address_objects is not None:
         default = DefaultServiceCidr(
             store, addresses, EventRecorder(store, CONTROLLER, event_ttl_seconds, identity, clock)

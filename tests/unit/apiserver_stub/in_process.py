@@ -13,6 +13,7 @@ from apiserver_stub.server.admission import build_admission
 from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.server.service_ranges import prepare_service_ranges
 from apiserver_stub.server.verb_settings import verb_settings
+from nodeagent.base.aio import SystemClock
 from tests.differential.client import Response
 from tests.unit.apiserver_stub.api import Api
 from tests.unit.apiserver_stub.authz.conftest import Memory
@@ -42,7 +43,7 @@ class InProcessServer:
             authorizer=authorizer,
             store=store,
         )
-        await prepare_service_ranges(store, registry, options.identity, None)
+        await prepare_service_ranges(store, registry, options.identity, None, SystemClock())
         return self
 
     def connect(self) -> InProcessServer:

@@ -216,3 +216,15 @@ def test_configured_issuers_follow_the_rules_of_the_release(
     assert len(found.algorithms) == algorithms
     with pytest.raises(JwtConfigError, match=problem) if problem else nullcontext():
         issuers("https://own.test")
+
+
+@pytest.mark.row("opt.service-account-max-token-expiration")
+@pytest.mark.parametrize(("limit", "seconds"), [("0s", 90_000), ("2h", 7200)])
+async def test_lifetime_of_tokens_is_limited(store: Any, own_tokens: Path, limit: str, seconds: int) -> None:
+    account = {"metadata": {"name": "a", "namespace": "n", "uid": "u"}}
+
+    async with AsyncExitStack() as stack:
+        built = await build(store, own_tokens, stack, f"--service-account-max-token-expiration={limit}")
+        issued = await built.service_accounts.issue(account, ("a",), 90_000, None)
+
+    assert issued.seconds == seconds
