@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,10 +17,15 @@ from apiserver_stub.admission.plugins.event_rate_limit import EventRateLimit
 from apiserver_stub.admission.plugins.image_policy_webhook import ImagePolicyWebhook
 from apiserver_stub.admission.plugins.pod_node_selector import PodNodeSelector
 from apiserver_stub.admission.plugins.security_context_deny import SecurityContextDeny
+from apiserver_stub.authz import Chain
 from apiserver_stub.feature_gates import build_gates
-from apiserver_stub.server.admission import create_plugins
+from apiserver_stub.options import parse
+from apiserver_stub.server.admission import build_admission, claim_status_permission, create_plugins
+from apiserver_stub.server.kinds import build_registry
 from nodeagent.base.identity import Identity
-from nodeagent.base.release import OLDEST
+from nodeagent.base.release import OLDEST, Release
+from tests.unit.apiserver_stub.authz.conftest import Memory
+from tests.unit.apiserver_stub.server.tasks import RecordedTasks
 
 
 class Configured(AdmissionPlugin):
@@ -110,3 +116,44 @@ async def test_gated_plugin_requires_its_feature_gate(context):
     )
     (plugin,) = await create_plugins([SecurityContextDeny], context, {}, build_gates({"SecurityContextDeny": True}))
     assert isinstance(plugin, SecurityContextDeny)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "controllers"),
+    [
+        (["--compatibility-version=1.30"], {"quotas", "node-taints", "volume-protection"}),
+        (
+            ["--compatibility-version=1.36"],
+            {"quotas", "node-taints", "volume-protection", "volume-attributes-protection"},
+        ),
+        (["--etcd-servers=http://127.0.0.1:1"], {"quotas", "quota-charges", "node-taints", "volume-protection"}),
+        (["--disable-admission-plugins=ResourceQuota"], {"node-taints", "volume-protection"}),
+    ],
+)
+async def test_controllers_of_plugins_are_started(arguments: list[str], controllers: set[str]) -> None:
+    options, tasks, store = parse(arguments), RecordedTasks(), Memory()
+    absent: Any = SimpleNamespace(with_users=lambda users: None)
+    kept: Any = store
+    async with AsyncExitStack() as stack:
+        await build_admission(
+            options,
+            kept,
+            build_registry(options),
+            Chain([]),
+            "",
+            stack,
+            tasks,
+            absent,
+            absent,  # type: ignore[arg-type]
+        )
+
+    assert set(tasks.names) & {"quotas", "quota-charges", *controllers} == controllers
+    assert ("volume-attributes-protection" in tasks.names) is ("volume-attributes-protection" in controllers)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_status_of_claims_is_authorized_with_its_gate(enabled: bool) -> None:
+    gates = build_gates({"DRAResourceClaimGranularStatusAuthorization": enabled}, Release(1, 36))
+    authorize: Any = None
+
+    assert len(claim_status_permission(authorize, Identity(), gates)) == enabled

@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
+from apiserver_stub.apimachinery import objects
 from apiserver_stub.egress.selector import DIRECT
 from apiserver_stub.options import Options, parse
 from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.server.storage import Storage, build_storage, health_checks, start_storage_tasks
+from apiserver_stub.storage import Put
 from apiserver_stub.storage.composite import CompositeStore
 from apiserver_stub.storage.encryption import EncryptionError, kms_v2_client
 from apiserver_stub.storage.encryption.key_service import Encrypted, KmsError
@@ -385,3 +387,40 @@ def test_keys_of_a_failing_service_are_reloaded_once_it_responds(
     simulated(work())
     messages = [text.partition(",")[0] for text in caplog.messages if "reload" in text.lower()]
     assert messages == [NOT_RELOADED, NOT_RELOADED, RELOADED]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "start"),
+    [([], b'{"kind":'), (["--storage-media-type=application/vnd.kubernetes.protobuf"], b"k8s\x00")],
+)
+async def test_objects_have_the_configured_encoding(
+    tmp_path: Path, build: Build, arguments: list[str], start: bytes
+) -> None:
+    _, storage = await build(*arguments)
+    await storage.store.open()
+    obj = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "a", "namespace": "n"}}
+    await storage.store.update("core/configmaps", "n/a", lambda current: Put(objects.encode_for_store(obj)))
+    await storage.store.close()
+
+    stored = b"".join(path.read_bytes() for path in tmp_path.glob("store.db*"))
+    assert start in stored
+
+
+def test_objects_of_kinds_with_lists_are_counted(build: Build, simulated: RunSimulated) -> None:
+    counted: list[set[str]] = []
+
+    async def work() -> None:
+        options, storage = await build("--etcd-count-metric-poll-period=30s", "--etcd-db-metric-poll-interval=0s")
+        tasks = TaskOwner("test")
+
+        async def count(names: set[str]) -> None:
+            counted.append(names)
+
+        monitor: Any = SimpleNamespace(count=count)
+        start_storage_tasks(options, storage, build_registry(options), monitor, tasks)
+        await asyncio.sleep(45)
+        await tasks.close()
+
+    simulated(work())
+    assert len(counted) == 2
+    assert "core/pods" in counted[0] and "authentication.k8s.io/tokenreviews" not in counted[0]
