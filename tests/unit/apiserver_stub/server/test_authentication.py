@@ -24,6 +24,13 @@ from apiserver_stub.server.authentication import (
 )
 from nodeagent.base.tls import generate_ca, issue
 from tests.unit.apiserver_stub.authn.conftest import Objects
+from tests.unit.apiserver_stub.authn.test_external_signer import FakeSigner
+
+
+class ClosableSigner(FakeSigner):
+    async def close(self) -> None:
+        pass
+
 
 OIDC = ("--oidc-issuer-url=https://127.0.0.1:1", "--oidc-client-id=c")
 
@@ -228,3 +235,24 @@ async def test_lifetime_of_tokens_is_limited(store: Any, own_tokens: Path, limit
         issued = await built.service_accounts.issue(account, ("a",), 90_000, None)
 
     assert issued.seconds == seconds
+
+
+@pytest.mark.parametrize(("limit", "seconds"), [("0s", 7200), ("1h", 3600), ("2h", 7200), ("7201s", None)])
+async def test_lifetime_of_tokens_is_limited_by_the_external_signer(
+    store: Any, own_tokens: Path, monkeypatch: pytest.MonkeyPatch, limit: str, seconds: int | None
+) -> None:
+    signer = ClosableSigner(own_tokens.parent)
+    signer.max_seconds = 7200
+    monkeypatch.setattr("apiserver_stub.authn.external_signer.client.SignerClient", lambda endpoint, metrics: signer)
+    options = [
+        "--compatibility-version=1.34",
+        "--service-account-signing-endpoint=/signer.sock",
+        f"--service-account-max-token-expiration={limit}",
+    ]
+    account = {"metadata": {"name": "a", "namespace": "n", "uid": "u"}}
+
+    async with AsyncExitStack() as stack:
+        with pytest.raises(AuthenticationError, match="2h0m1s > 2h0m0s") if seconds is None else nullcontext():
+            built = await build(store, own_tokens, stack, *options)
+            issued = await built.service_accounts.issue(account, ("a",), 90_000, None)
+            assert issued.seconds == seconds
