@@ -92,7 +92,7 @@ def _decode(request: Request) -> Configuration:
 
 
 def _with_integers(value: Any) -> Any:
-    """Return *value* with integral numbers like ``1e3`` as integers, and numbers from 2⁶³ on as floats."""
+    """Return *value* with integral numbers like ``1e3`` as integers, and numbers beyond 64 bits as floats."""
     if isinstance(value, dict):
         return {name: _with_integers(content) for name, content in value.items()}
     if isinstance(value, list):
@@ -100,5 +100,5 @@ def _with_integers(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
     if isinstance(value, float):
-        return int(value) if value.is_integer() and abs(value) < _INTEGERS else value
-    return value if abs(value) < _INTEGERS else float(value)
+        return int(value) if value.is_integer() and -_INTEGERS <= value < _INTEGERS else value
+    return value if -_INTEGERS <= value < _INTEGERS else float(value)

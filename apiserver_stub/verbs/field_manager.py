@@ -71,8 +71,7 @@ def _fields_of_flat(kind: Kind, resource: Resource, obj: Object, api_domain: str
     metadata = obj["metadata"]
     if "managedFields" in metadata or "ownerReferences" in metadata or "finalizers" in metadata:
         return None
-    composite = _composite_fields(resource, api_domain)
-    if not composite.isdisjoint(obj) and any(obj.get(name) for name in composite):
+    if any(map(obj.get, _composite_fields(resource, api_domain))):
         return None
     blank = kind.blank
     set_fields = tuple([name for name, value in obj.items() if value or name not in blank or value != blank[name]])

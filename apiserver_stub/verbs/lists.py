@@ -184,7 +184,7 @@ async def select(context: VerbContext, request: Request, resource: Resource) -> 
     if single and not exact and not after:
         record = collection.get(resource.key(chosen.namespace, chosen.name or ""))
         found: Sequence[Record] = [record] if record is not None else []
-    elif exact and revision < latest:
+    elif revision < latest:
         try:
             found = collection.select_at(revision, prefix, after)
         except Compacted:

@@ -114,7 +114,8 @@ def create(store: Store, resource: Resource, key: str, decide: Callable[[Record 
 
 
 async def _write(store: Store, resource: Resource, key: str, plan: Plan) -> Record:
-    if resource.converter is None:
+    converter = resource.converter
+    if converter is None:
         return await write_as_stored(store, resource.storage, key, plan)
 
     async def convert(current: Record | None) -> Outcome:
@@ -124,7 +125,10 @@ async def _write(store: Store, resource: Resource, key: str, plan: Plan) -> Reco
             if current is None or local is None or current.data.startswith(resource.storage_head):
                 return outcome
             outcome = Put(without_revision(local.data), outcome.ttl_seconds)  # A write moves to the storage version.
-        return replace(outcome, data=await _stored(resource, outcome.data))
+        if outcome.data.startswith(resource.storage_head):
+            return outcome
+        (obj,) = await converter.convert([objects.decode(outcome.data)], resource.storage_version)
+        return replace(outcome, data=objects.encode_for_store(obj))
 
     return await record(resource, await write_as_stored(store, resource.storage, key, convert))
 
@@ -136,10 +140,3 @@ def _stored_at(resource: Resource, key: str) -> tracing.Attributes:
         "type": resource.kind,
         "resource": qualified(resource.plural, resource.group),
     }
-
-
-async def _stored(resource: Resource, data: bytes) -> bytes:
-    if resource.converter is None or data.startswith(resource.storage_head):
-        return data
-    (obj,) = await resource.converter.convert([objects.decode(data)], resource.storage_version)
-    return objects.encode_for_store(obj)

@@ -154,7 +154,7 @@ class Watch:
     def _current(self) -> list[Record]:
         chosen = self._selection
         found = self._collection.select(f"{chosen.namespace}/" if chosen.namespace else "")
-        if chosen.name is not None or not chosen.everything:
+        if chosen.name is not None:
             found = [record for record in found if chosen.covers_key(record.key)]
         return found if self._resource.converter is not None else self._selected(found)
 

@@ -7,8 +7,13 @@ import json
 from typing import Any
 from urllib.parse import quote
 
+import pytest
+
+from apiserver_stub.kinds import Registry
 from apiserver_stub.verbs.context import VerbSettings
 from tests.unit.apiserver_stub.api import Api, config_map
+from tests.unit.apiserver_stub.verbs.test_get import Delayed
+from tests.unit.apiserver_stub.verbs.test_watch import WIDGETS, put_widget
 
 MAPS, ALL = "/api/v1/namespaces/default/configmaps", "/api/v1/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
@@ -273,3 +278,102 @@ async def test_token_of_the_latest_revision_continues_with_later_objects() -> No
     single = "fieldSelector=metadata.name%3Da"
     assert (await api.get(f"{MAPS}?{single}&continue={latest}")).names == []
     assert (await api.get(f"{MAPS}?{single}")).names == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("query", "awaited"),
+    [
+        ("", [0]),
+        ("?resourceVersion=0", []),
+        ("?resourceVersion=1", []),
+        ("?resourceVersion=2", [2]),
+        (f"?resourceVersion={10**18}", [10**18]),
+        (f"?resourceVersion={10**19}", []),
+        ("?resourceVersion=x", []),
+    ],
+)
+async def test_list_waits_for_the_requested_revision(query: str, awaited: list[int]) -> None:
+    store = Delayed()
+    api = Api(store=store)
+    for name in "ab":
+        await api.create(MAPS, config_map(name))
+    store.lag = 1
+
+    await api.get(f"{MAPS}{query}")
+
+    assert store.awaited == awaited
+
+
+@pytest.mark.parametrize(
+    ("query", "cached", "code"),
+    [
+        ("resourceVersion=x", True, 500),
+        ("resourceVersion=x", False, 400),
+        ("resourceVersion=x&resourceVersionMatch=NotOlderThan", True, 500),
+        ("resourceVersion=x&resourceVersionMatch=Exact", True, 400),
+        ("resourceVersion=x&limit=0", True, 500),
+        ("resourceVersion=x&limit=1", True, 400),
+    ],
+)
+async def test_error_of_an_invalid_revision_is_that_of_cache_or_store(query: str, cached: bool, code: int) -> None:
+    api = await filled("a", is_cached=lambda plural, group: cached)
+
+    response = await api.get(f"{MAPS}?{query}")
+
+    assert (response.code, 'Invalid value: "x"' in response.message) == (code, True)
+
+
+@pytest.mark.parametrize(("cached", "names"), [(True, ["a", "b"]), (False, ["a"])])
+async def test_cache_ignores_limits_at_revision_0(cached: bool, names: list[str]) -> None:
+    api = await filled("a", "b", is_cached=lambda plural, group: cached)
+
+    assert (await api.get(f"{MAPS}?resourceVersion=0&limit=1")).names == names
+    assert (await api.get(f"{MAPS}?limit=1")).names == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("query", "snapshots", "cached", "retries"),
+    [
+        ("resourceVersion=9", False, True, True),
+        ("resourceVersion=9", False, False, False),
+        ("resourceVersion=9&limit=1", False, True, False),
+        ("resourceVersion=9&limit=1", True, True, True),
+        ("resourceVersion=9&limit=1", True, False, False),
+    ],
+)
+async def test_cache_suggests_to_retry_lists_of_future_revisions(
+    query: str, snapshots: bool, cached: bool, retries: bool
+) -> None:
+    api = await filled(
+        "a", caches_snapshots=snapshots, is_cached=lambda plural, group: cached, times_out_future_lists=True
+    )
+
+    response = await api.get(f"{MAPS}?{query}")
+
+    assert (response.code, "retryAfterSeconds" in response.obj["details"]) == (504, retries)
+
+
+@pytest.mark.parametrize("value", ['a"b', "a'b", "a b"])
+async def test_values_with_quotes_are_selected(value: str) -> None:
+    api, events = Api(), "/api/v1/namespaces/default/events"
+    involved = {"name": value, "namespace": "default"}
+    await api.create(events, {"metadata": {"name": "e", "namespace": "default"}, "involvedObject": involved})
+
+    assert (await api.get(f"{events}?fieldSelector=involvedObject.name={quote(value)}")).names == ["e"]
+    assert (await api.get(f"{events}?fieldSelector=involvedObject.name={quote(value[:2])}")).names == []
+
+
+@pytest.mark.parametrize(
+    ("query", "names"), [("", ["a", "b"]), ("fieldSelector=spec.v2=one", ["a"]), ("fieldSelector=spec.v1=one", None)]
+)
+async def test_selectors_apply_to_the_requested_version(query: str, names: list[str] | None) -> None:
+    api = Api(registry=Registry([WIDGETS]))
+    for name, text in (("a", "one"), ("b", "two")):
+        put_widget(api, name, text)
+
+    response = await api.get(f"/apis/g/v2/namespaces/default/widgets?{query}")
+
+    assert response.code == (400 if names is None else 200)
+    if names is not None:
+        assert response.names == names
+        assert [list(item["spec"]) for item in response.obj["items"]] == [["v2"]] * len(names)

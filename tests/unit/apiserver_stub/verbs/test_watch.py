@@ -419,3 +419,46 @@ async def test_failed_conversion_ends_the_watch_with_an_error(
 
     assert [kind for kind, _ in events] == [*types, "ERROR"]
     assert events[-1][1] == "conversion failed"
+
+
+async def test_watches_of_shards_are_counted_while_they_run() -> None:
+    everything = "shardRange(object.metadata.uid,'0x0000000000000000','0x10000000000000000')"
+    api = await filled("a", selects_shards=True)
+    counts = []
+    for query in (f"shardSelector={everything}", ""):
+        frames = watch_of(api, query).frames()
+        await anext(frames)
+        pending = asyncio.ensure_future(anext(frames))
+        await asyncio.sleep(0)
+        counts.append(api.context.shard_counts.watches["", "configmaps"])
+        pending.cancel()
+        await asyncio.gather(pending, return_exceptions=True)
+
+    assert counts == [1, 0]
+    assert api.context.shard_counts.watches["", "configmaps"] == 0
+
+
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+BOOKMARK = "?watch=1&resourceVersionMatch=NotOlderThan&sendInitialEvents=true&allowWatchBookmarks=true"
+
+
+@pytest.mark.parametrize("shows", [True, False])
+async def test_bookmarks_contain_the_required_fields_of_the_kind(shows: bool) -> None:
+    api = await filled(watch_lists=True, shows_null_times=shows)
+
+    ((_, pod),) = (await api.watch(f"/api/v1/namespaces/default/pods{BOOKMARK}")).events
+    ((_, deployment),) = (await api.watch(f"{DEPLOYMENTS}{BOOKMARK}")).events
+    response = await api.watch(f"{DEPLOYMENTS}{BOOKMARK}", Accept=f"{PROTOBUF};stream=watch")
+
+    assert (pod["spec"], pod["status"]) == ({"containers": None}, {})
+    assert ("creationTimestamp" in deployment["spec"]["template"]["metadata"]) is shows
+    assert b"BOOKMARK" in response.body
+
+
+async def test_bookmark_of_a_kind_without_a_schema_has_only_metadata() -> None:
+    api = await filled(watch_lists=True)
+    query = BOOKMARK.replace("?watch=1&", "")
+
+    frame = await anext(watch_of(api, query, Resource("g", "v1", "Plain", "plains")).frames())
+
+    assert json.loads(frame)["object"].keys() == {"kind", "apiVersion", "metadata"}

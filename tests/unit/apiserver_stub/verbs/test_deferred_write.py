@@ -1,0 +1,49 @@
+"""Tests for writes with an asynchronous decision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.storage import Outcome, Put, Record, Remove
+from apiserver_stub.verbs import deferred_write
+from tests.unit.apiserver_stub.authz.conftest import Memory
+
+
+def config_map(value: str) -> bytes:
+    metadata = {"name": "a", "namespace": "n"}
+    return objects.encode_for_store(
+        {"kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata, "data": {"k": value}}
+    )
+
+
+@pytest.mark.parametrize(("removes", "revision"), [(True, 1), (False, 2)])
+async def test_removed_record_has_its_previous_revision(removes: bool, revision: int) -> None:
+    store: Any = Memory()
+    store.put("core/configmaps", {"metadata": {"name": "a", "namespace": "n"}})
+
+    async def plan(current: Record | None) -> Outcome:
+        assert current is not None and current.revision == 1
+        return Remove(config_map("x")) if removes else Put(config_map("x"))
+
+    found = await deferred_write.write(store, "core/configmaps", "n/a", plan)
+
+    assert (found.revision, objects.decode(found.data)["metadata"]["resourceVersion"]) == (revision, str(revision))
+    assert (store.read("core/configmaps", "n/a") is None) is removes
+
+
+async def test_plan_is_made_again_after_a_concurrent_write() -> None:
+    store: Any = Memory()
+    seen: list[int] = []
+
+    async def plan(current: Record | None) -> Outcome:
+        seen.append(0 if current is None else current.revision)
+        if len(seen) < 3:
+            store.put("core/configmaps", {"metadata": {"name": "a", "namespace": "n"}})
+        return Put(config_map("x"))
+
+    found = await deferred_write.write(store, "core/configmaps", "n/a", plan)
+
+    assert (seen, found.revision) == ([0, 1, 2], 3)
