@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from apiserver_stub.admission import AdmissionChain, AdmissionPlugin
+from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.media import PLAIN
 from apiserver_stub.apimachinery.objects import encode
 from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
-from apiserver_stub.kinds.registry import Resource
+from apiserver_stub.kinds import Registry
+from apiserver_stub.kinds.registry import Resource, Strategy, Subresource
 from apiserver_stub.options import parse
 from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.storage import Record
@@ -20,7 +22,9 @@ from apiserver_stub.verbs.body import check_types
 from apiserver_stub.verbs.context import VerbContext, VerbSettings
 from apiserver_stub.verbs.preparation import DryRun, finished, plan_update, precondition_failed, prepare_new
 from nodeagent.base.identity import Identity
+from tests.unit.apiserver_stub.api import Api, Object, Response, config_map
 from tests.unit.apiserver_stub.validation.pods import pod
+from tests.unit.apiserver_stub.validation.test_certificate_requests import request as signing_request
 
 
 class Limits(AdmissionPlugin):
@@ -149,3 +153,254 @@ def test_failed_precondition_names_the_key(limits: Limits, group: str, plural: s
     error = precondition_failed(sent, resource, "a/b", "b", "UID", "x", "y")
 
     assert f"Key: {key}, " in str(error)
+
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"
+MERGE_PATCH = "application/merge-patch+json"
+
+
+def causes(response: Response) -> list[str]:
+    """Return the invalid fields."""
+    return [cause["field"] for cause in response.obj["details"]["causes"]]
+
+
+async def test_error_of_a_new_object_contains_its_name() -> None:
+    response = await Api().request("POST", MAPS, {**config_map("a"), "data": {"/": ""}})
+
+    assert response.message.startswith('ConfigMap "a" is invalid: data[/]: ')
+
+
+class Names(AdmissionPlugin):
+    """Admission plugin that records the names of requests and can repeat the owners of objects."""
+
+    def __init__(self, repeats: int = 1) -> None:
+        self.names: list[str] = []
+        self._repeats = repeats
+
+    async def admit(self, call: AdmissionRequest) -> None:
+        self.names.append(call.name)
+        if owners := call.obj["metadata"].get("ownerReferences"):
+            call.obj["metadata"]["ownerReferences"] = owners * self._repeats
+
+
+async def test_plugins_get_the_name_of_a_new_object() -> None:
+    plugin = Names()
+    api = Api(plugins=[plugin])
+
+    await api.create(MAPS, config_map("a"))
+    await api.create(MAPS, {"metadata": {"generateName": "b"}})
+
+    assert plugin.names == ["a", ""]
+
+
+@pytest.mark.parametrize(
+    ("path", "spec", "labels", "fields"),
+    [
+        (BUDGETS, {"minAvailable": -1, "selector": {}}, {"-": ""}, ["spec.minAvailable"]),
+        (BUDGETS, {"minAvailable": 1, "selector": {}}, {"-": ""}, ["metadata.labels"]),
+        (MAPS, {"/": ""}, {"-": ""}, ["metadata.labels", "data[/]"]),
+    ],
+)
+async def test_metadata_of_some_kinds_is_validated_after_the_rest(
+    path: str, spec: Object, labels: Object, fields: list[str]
+) -> None:
+    content = "data" if path == MAPS else "spec"
+
+    response = await Api().request("POST", path, {"metadata": {"name": "a", "labels": labels}, content: spec})
+
+    assert (response.code, causes(response)) == (422, fields)
+
+
+@pytest.mark.parametrize(
+    ("name", "usages", "fields"),
+    [
+        ("a:b", ["client auth"], []),
+        ("a%b", ["client auth"], ["metadata.name"]),
+        ("a%b", ["x"], ["spec.usages[0]"]),
+        ("a:b", ["x"], ["spec.usages[0]"]),
+    ],
+)
+async def test_kind_with_any_name_has_names_for_paths(name: str, usages: list[str], fields: list[str]) -> None:
+    spec = signing_request(usages=usages)["spec"]
+
+    response = await Api().request("POST", REQUESTS, {"metadata": {"name": name}, "spec": spec})
+
+    assert (causes(response) if response.code == 422 else []) == fields, response.body
+    assert response.code == (422 if fields else 201)
+
+
+@pytest.mark.parametrize("repeats", [1, 2])
+@pytest.mark.parametrize(("method", "before"), [("POST", True), ("PUT", True), ("PATCH", False)])
+async def test_repeated_owners_are_dropped_before_and_after_admission(method: str, before: bool, repeats: int) -> None:
+    api = Api(plugins=[Names(repeats)])
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "o", "uid": "u"}
+    obj = config_map("a")
+    obj["metadata"]["ownerReferences"] = [owner, owner]
+    if method != "POST":
+        await api.create(MAPS, config_map("a"))
+
+    path, content_type = (MAPS, "application/json") if method == "POST" else (f"{MAPS}/a", MERGE_PATCH)
+    response = await api.request(
+        method, path, obj, content_type="application/json" if method == "PUT" else content_type
+    )
+
+    assert response.obj["metadata"]["ownerReferences"] == [owner]
+    texts = ["contains duplicate entries after mutating" in text for text in response.warnings]
+    assert texts == [*([False] if before else []), *([True] if repeats == 2 or not before else [])]
+
+
+@pytest.mark.parametrize("shows", [True, False])
+async def test_null_times_of_an_update_follow_the_release(shows: bool) -> None:
+    early, api = Api(settings=VerbSettings(shows_null_times=True)), Api(settings=VerbSettings(shows_null_times=shows))
+    template = {"metadata": {"labels": {"a": "b"}, "creationTimestamp": None}, "spec": {"containers": [CONTAINER]}}
+    deployment = {"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}}
+    created = await early.create(DEPLOYMENTS, deployment)
+    later = Api(settings=VerbSettings(shows_null_times=shows), store=early.store)
+
+    response = await later.request("PUT", f"{DEPLOYMENTS}/d", {**created, "spec": {**created["spec"], "replicas": 3}})
+    new = await api.create(DEPLOYMENTS, deployment)
+
+    assert response.code == 200
+    for obj in (response.obj, new):
+        assert ("creationTimestamp" in obj["spec"]["template"]["metadata"]) is shows
+
+
+CONTAINER = {"name": "c", "image": "i"}
+
+
+class Clock:
+    """Replaces the time of managed fields; each call is a second later."""
+
+    def __init__(self) -> None:
+        self.seconds = 0
+
+    def now(self) -> str:
+        self.seconds += 1
+        return f"2026-01-01T00:00:{self.seconds:02}Z"
+
+
+async def test_time_of_a_manager_changes_only_with_its_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "now", Clock().now)
+    api, path = Api(), f"{MAPS}/a?fieldManager=m"
+
+    def time(obj: Object) -> str:
+        (entry,) = obj["metadata"]["managedFields"]
+        return str(entry["time"])
+
+    created = await api.create(f"{MAPS}?fieldManager=m", config_map("a", {"k": "1"}))
+    same = (await api.request("PUT", path, config_map("a", {"k": "1"}))).obj
+    changed = (await api.request("PUT", path, config_map("a", {"k": "2"}))).obj
+
+    assert (same["metadata"]["resourceVersion"], time(same)) == ("1", time(created))
+    assert (changed["metadata"]["resourceVersion"], time(changed) > time(created)) == ("2", True)
+
+
+@pytest.mark.parametrize(
+    ("subresource", "managers"),
+    [
+        ("resize", [("m", ""), ("n", "resize")]),
+        ("ephemeralcontainers", [("m", "")]),
+        ("status", [("m", ""), ("n", "status")]),
+    ],
+)
+@pytest.mark.parametrize("owned", [True, False])
+async def test_owners_after_writes_of_pod_subresources(
+    subresource: str, managers: list[tuple[str, str]], owned: bool
+) -> None:
+    api = Api("--feature-gates=InPlacePodVerticalScaling=true", release="1.33")
+    pods = "/api/v1/namespaces/default/pods"
+    container = {**CONTAINER, "resources": {"requests": {"cpu": "1"}}}
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [container]}}
+    created = await api.create(f"{pods}?fieldManager=m", pod)
+    if not owned:
+        cleared = {**created, "metadata": {**created["metadata"], "managedFields": [{}]}}
+        created = (await api.request("PUT", f"{pods}/p", cleared)).obj
+    resized = {**created["spec"]["containers"][0], "resources": {"requests": {"cpu": "2"}}}
+    changes = {
+        "resize": {"spec": {**created["spec"], "containers": [resized]}},
+        "ephemeralcontainers": {"spec": {**created["spec"], "ephemeralContainers": [{"name": "e", "image": "i"}]}},
+        "status": {"status": {"phase": "Running"}},
+    }
+
+    response = await api.request("PUT", f"{pods}/p/{subresource}?fieldManager=n", {**created, **changes[subresource]})
+
+    assert response.code == 200, response.body
+    entries = response.obj["metadata"].get("managedFields") or []
+    found = sorted((entry["manager"], entry.get("subresource", "")) for entry in entries)
+    assert found == (managers if owned else [])
+
+
+class Recorded(Strategy):
+    """Rules that record allocations, and warn about each write."""
+
+    reserves = True
+
+    def __init__(self) -> None:
+        self.reserved: list[tuple[bool, bool]] = []
+
+    async def reserve(self, store: Any, new: Object | None, old: Object | None, *, dry_run: bool = False) -> Any:
+        self.reserved.append((new is not None, old is not None))
+        return NoReservation()
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        return ["object"]
+
+    def status_warnings(self, new: Object) -> list[str]:
+        return ["status"]
+
+
+class NoReservation:
+    async def keep(self) -> None:
+        pass
+
+    async def release(self) -> None:
+        pass
+
+
+async def test_subresources_allocate_nothing_and_have_their_own_warnings() -> None:
+    strategy = Recorded()
+    subresources = (Subresource("status"), Subresource("other"))
+    kind = Resource("example.com", "v1", "Widget", "widgets", strategy=strategy, subresources=subresources)
+    api = Api(registry=Registry([kind]))
+    created = await api.create(WIDGETS, {"metadata": {"name": "a", "finalizers": ["example.com/x"]}})
+
+    warnings = []
+    for path in ("a", "a/status", "a"):
+        labels = {"n": str(len(warnings))}
+        obj = {**created, "metadata": {**created["metadata"], "resourceVersion": "", "labels": labels}}
+        response = await api.request("PUT", f"{WIDGETS}/{path}", obj)
+        assert response.code == 200, response.body
+        warnings.append(response.warnings)
+
+    assert warnings == [["object"], ["status"], ["object"]]
+    assert strategy.reserved == [(True, False), (True, True), (True, True)]
+
+
+async def test_last_finalizer_in_the_status_releases_allocations() -> None:
+    strategy = Recorded()
+    kind = Resource("example.com", "v1", "Widget", "widgets", strategy=strategy, subresources=(Subresource("status"),))
+    api = Api(registry=Registry([kind]))
+    await api.create(WIDGETS, {"metadata": {"name": "a", "finalizers": ["example.com/x"]}})
+    await api.request("DELETE", f"{WIDGETS}/a")
+    strategy.reserved.clear()
+
+    response = await api.request(
+        "PATCH", f"{WIDGETS}/a/status", {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH
+    )
+
+    assert (response.code, strategy.reserved) == (200, [(False, True)])
+    assert (await api.get(f"{WIDGETS}/a")).code == 404
+
+
+async def test_kind_without_a_schema_can_be_written() -> None:
+    api = Api(registry=Registry([Resource("example.com", "v1", "Widget", "widgets")]))
+
+    created = await api.create(WIDGETS, {"metadata": {"name": "a"}, "spec": {"x": 1}})
+    updated = await api.request("PUT", f"{WIDGETS}/a", {"metadata": {"name": "a"}, "spec": {"x": 2}})
+    patched = await api.request("PATCH", f"{WIDGETS}/a", {"spec": {"y": 3}}, content_type=MERGE_PATCH)
+
+    assert [obj["spec"] for obj in (created, updated.obj, patched.obj)] == [{"x": 1}, {"x": 2}, {"x": 2, "y": 3}]
