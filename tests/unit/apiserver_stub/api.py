@@ -23,7 +23,7 @@ from apiserver_stub.pipeline.request_metrics import RequestMetrics
 from apiserver_stub.pipeline.watch_response import WatchResponder
 from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.subresources.bundled import bundled_handlers
-from apiserver_stub.verbs.context import VerbContext, VerbSettings
+from apiserver_stub.verbs.context import UnsafeDeletions, VerbContext, VerbSettings
 from tests.unit.apiserver_stub.authz.conftest import Memory
 from tests.unit.apiserver_stub.transport.fake_http import FakeHttpRequest
 
@@ -75,13 +75,14 @@ class Api:
         authorizer: Chain | None = None,
         release: str = "",
         store: Memory | None = None,
+        unsafe_deletions: UnsafeDeletions | None = None,
         **handler: Any,
     ) -> None:
         options = parse([*arguments, *([f"--compatibility-version={release}"] if release else [])])
         self.store: Any = store or Memory()
         self.user, admission = ADMIN, admission or AdmissionChain(plugins)
         self.registry, self.lifecycle = registry or build_registry(options), Lifecycle()
-        self.context = VerbContext(self.store, admission, settings or VerbSettings())
+        self.context = VerbContext(self.store, admission, settings or VerbSettings(), unsafe_deletions)
         self.filled: list[str] = []
         """Namespaces whose default objects were created."""
         self.metrics = RequestMetrics()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from apiserver_stub.kinds import Registry
+from apiserver_stub.kinds.custom_resources import resources_of
 from tests.unit.apiserver_stub.api import Api, Object, Response
+from tests.unit.apiserver_stub.kinds.test_custom_resources import established, widget
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 YAML = "application/apply-patch+yaml"
@@ -142,3 +146,38 @@ async def test_subresource_of_a_missing_object_is_not_applied() -> None:
     response = await Api().request("PATCH", path, obj, content_type=YAML)
 
     assert (response.code, response.message) == (404, 'pods "p" not found')
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("-9223372036854775808", -(1 << 63)),
+        ("-9223372036854775808.0", -(1 << 63)),
+        ("9223372036854775807", (1 << 63) - 1),
+        ("-9223372036854775809", None),
+        ("9223372036854775808", None),
+        ("9223372036854775808.0", None),
+    ],
+)
+async def test_integers_of_custom_objects_have_64_bits(text: str, size: int | None) -> None:
+    path = "/apis/example.com/v1/namespaces/default/widgets/a?fieldManager=m"
+    api = Api(registry=Registry(resources_of(established())))
+    body = json.dumps(widget({"size": 0}, metadata={"name": "a"})).replace('"size": 0', f'"size": {text}')
+
+    response = await api.request("PATCH", path, body.encode(), content_type=YAML)
+
+    assert response.code == (422 if size is None else 201), response.body
+    assert size is None or f'"size":{size}}}'.encode() in response.body
+
+
+@pytest.mark.parametrize(("spec", "code"), [({"replicas": 3}, 200), ({"replicas": "x"}, 500), ({"other": 3}, 500)])
+async def test_configuration_of_a_scale_is_validated(spec: Object, code: int) -> None:
+    api, path = Api(), "/apis/apps/v1/namespaces/default/deployments"
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    selector = {"matchLabels": {"a": "b"}}
+    await api.create(path, {"metadata": {"name": "a"}, "spec": {"selector": selector, "template": template}})
+    scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": spec}
+
+    response = await api.request("PATCH", f"{path}/a/scale?fieldManager=m&force=true", scale, content_type=YAML)
+
+    assert response.code == code, response.body

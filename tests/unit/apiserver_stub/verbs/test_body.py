@@ -148,3 +148,23 @@ def test_long_body_is_shortened_in_the_error(length: int, ending: str) -> None:
 def test_status_of_another_kind_keeps_the_stored_kind() -> None:
     assert custom(WIDGET.replace("Widget", "Gadget"), "status")["kind"] == "Widget"
     assert custom(WIDGET)["metadata"]["name"] == "w"
+
+
+@pytest.mark.parametrize("custom", [True, False])
+def test_order_of_unknown_and_duplicate_fields_depends_on_the_kind(custom: bool) -> None:
+    kind, version = ("Widget", "example.com/v1") if custom else ("ConfigMap", "v1")
+    schema = resources_of(established())[0].schema if custom else None
+    body = f'{{"kind":"{kind}","apiVersion":"{version}","metadata":{{"name":"a"}},"other":1,"kind":"{kind}"}}'
+
+    with pytest.raises(ApiError) as error:
+        read_object(post(body.encode(), "fieldValidation=Strict", JSON), kind, version, schema)
+
+    problems = ['duplicate field "kind"', 'unknown field "other"']
+    assert f"strict decoding error: {', '.join(problems if custom else reversed(problems))}" in error.value.message
+
+
+def test_duplicate_fields_of_a_kind_without_a_schema_are_reported() -> None:
+    request = post(b'{"metadata":{"name":"a"},"x":1,"x":2}', content_type=JSON)
+
+    assert read_object(request, "Widget", "example.com/v1")["x"] == 2
+    assert request.warnings == ['duplicate field "x"']

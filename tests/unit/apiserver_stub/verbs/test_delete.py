@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -13,13 +14,17 @@ from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.apimachinery.media import JSON, PLAIN
 from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
 from apiserver_stub.apimachinery.status import ApiError
+from apiserver_stub.options import Options
+from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.storage import Outcome, Record
 from apiserver_stub.storage.collection import Collection
+from apiserver_stub.storage.layout import Layout
 from apiserver_stub.verbs import unreadable
 from apiserver_stub.verbs.admission import AdmissionRequest
-from apiserver_stub.verbs.context import VerbSettings
+from apiserver_stub.verbs.context import UnsafeDeletions, VerbSettings
 from apiserver_stub.verbs.delete import _later, read_options
 from nodeagent.base.identity import Identity
+from nodeagent.base.simulation.loop import SimulatedLoop
 from tests.unit.apiserver_stub.api import Api, Object, config_map
 from tests.unit.apiserver_stub.authz.conftest import Memory
 
@@ -441,3 +446,68 @@ def test_read_errors_are_ignored_only_where_this_is_enabled(unsafe: bool, given:
     body, query = read_options(deletion({name: given}), unsafe=unsafe), deletion(query=f"{name}={str(given).lower()}")
 
     assert (body.get(name), read_options(query, unsafe=unsafe).get(name)) == (expected, expected)
+
+
+@pytest.mark.parametrize(("enabled", "one", "all_"), [(True, 422, 422), (False, 200, 200)])
+async def test_option_to_ignore_read_errors_is_ignored_unless_enabled(enabled: bool, one: int, all_: int) -> None:
+    async def authorize(user: User, info: RequestInfo) -> tuple[bool, str]:
+        return True, ""
+
+    class Readable(Memory):
+        async def remove_unreadable(self, name: str, key: str) -> None:
+            raise KeyError(key)
+
+    layout = Layout.of("/registry", build_registry(Options()))
+    unsafe = UnsafeDeletions(layout, authorize) if enabled else None
+    api = Api(store=Readable(), unsafe_deletions=unsafe)
+    for name in "ab":
+        await api.create(MAPS, config_map(name))
+
+    options = {unreadable.OPTION: True}
+    assert (await api.request("DELETE", f"{MAPS}/a", options)).code == one
+    assert (await api.request("DELETE", MAPS, options)).code == all_
+    assert (await api.get(MAPS)).names == (["a", "b"] if enabled else [])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "kept", "expected"),
+    [(30, True, 30), (40, True, 30), (10, False, 1), (1, False, 1), (-1, False, 1), (0, False, None)],
+)
+async def test_grace_period_that_has_expired_can_only_be_shortened(
+    seconds: int, kept: bool, expected: int | None
+) -> None:
+    api, expired = Api(), "2020-01-01T00:00:00Z"
+    created = await api.create(PODS, pod(node="n"))
+    created["metadata"] |= {"deletionTimestamp": expired, "deletionGracePeriodSeconds": 30}
+    api.store.put("core/pods", created)
+
+    found = (await api.request("DELETE", f"{PODS}/p", {"gracePeriodSeconds": seconds})).obj
+
+    stored = api.store.read("core/pods", "default/p")
+    assert (stored is not None and stored["metadata"]["deletionGracePeriodSeconds"]) == (expected or False)
+    assert (found["metadata"]["deletionTimestamp"] == expired) is kept
+
+
+class Slow(AdmissionPlugin):
+    """Admission plugin that needs ten seconds for a deletion."""
+
+    operations = ("DELETE",)
+
+    async def validate(self, call: AdmissionRequest) -> None:
+        await asyncio.sleep(10)
+
+
+@pytest.mark.parametrize(("query", "code", "left"), [("", 200, []), ("?timeoutSeconds=15", 504, ["b"])])
+def test_deletion_of_a_collection_has_the_requested_timeout(query: str, code: int, left: list[str]) -> None:
+    async def work() -> None:
+        api = Api(plugins=[Slow()])
+        for name in "ab":
+            await api.create(MAPS, config_map(name))
+        assert (await api.request("DELETE", f"{MAPS}{query}")).code == code
+        assert (await api.get(MAPS)).names == left
+
+    loop = SimulatedLoop(0)
+    try:
+        loop.run_until_complete(work())
+    finally:
+        loop.close()

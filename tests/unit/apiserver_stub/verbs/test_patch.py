@@ -166,3 +166,25 @@ async def test_error_of_a_patch_shows_the_patch_or_its_result() -> None:
     assert (strategic.code, merged.code) == (422, 422)
     assert 'Invalid value: "map[data:map[a:1]]"' in strategic.message
     assert '{"kind":"ConfigMap","apiVersion":"v1",' in merged.message.replace("\\", "")
+
+
+@pytest.mark.parametrize(
+    ("content_type", "patch", "shown"),
+    [
+        (STRATEGIC, {"data": {"a": 1}}, "map[data:map[a:1]]"),
+        (MERGE, {"data": {"a": 1}}, '"data":{"b":"c","a":1}'),
+        (JSON_PATCH, [{"op": "add", "path": "/data/a", "value": 1}], '"data":{"b":"c","a":1}'),
+        (STRATEGIC, {"x": "y"}, "map[x:y]"),
+        (MERGE, {"x": "y"}, '"data":{"b":"c"},"x":"y"'),
+        (JSON_PATCH, [{"op": "add", "path": "/x", "value": "y"}], '"data":{"b":"c"},"x":"y"'),
+    ],
+)
+async def test_error_shows_a_strategic_patch_or_the_result_of_others(content_type: str, patch: Any, shown: str) -> None:
+    api = Api()
+    await api.create(MAPS, config_map("a", {"b": "c"}))
+
+    response = await api.request("PATCH", f"{MAPS}/a?fieldValidation=Strict", patch, content_type=content_type)
+
+    message = response.message.replace("\\", "")
+    assert (response.code, shown in message) == (422, True), message
+    assert ('"kind":"ConfigMap"' in message) is (content_type != STRATEGIC)

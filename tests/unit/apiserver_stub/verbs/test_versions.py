@@ -14,6 +14,7 @@ from apiserver_stub.kinds.registry import Resource
 from apiserver_stub.storage import Change, Keep, Outcome, Put, Record
 from apiserver_stub.storage.record import with_revision
 from apiserver_stub.verbs import versions
+from tests.unit.apiserver_stub.authz.conftest import Memory
 
 
 class Swap:
@@ -134,3 +135,28 @@ async def test_records_are_converted_in_batches_of_limited_size(
     result = await versions.records(kind, found)
 
     assert (len(result), converter.sizes) == (3, sizes)
+
+
+@pytest.mark.parametrize(("version", "sizes"), [("v1", [1, 1]), ("v2", [])])
+async def test_only_other_versions_are_converted_for_writes(version: str, sizes: list[int]) -> None:
+    kind = resource("v2", storage="v2")
+    store: Any = OneRecord(record("a", version))
+
+    async def plan(current: Record | None) -> Outcome:
+        obj = objects.decode(record("a", version, "y").data)
+        return Put(objects.encode_for_store(obj))
+
+    result = await versions.write(store, kind, "a", plan)
+
+    assert (kind.converter.sizes, spec(store.record), spec(result)) == (sizes, {"v2": "y"}, {"v2": "y"})  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("converts", [True, False])
+async def test_new_object_is_stored_in_the_storage_version(converts: bool) -> None:
+    kind = resource() if converts else replace(resource(), converter=None)
+    store: Any = Memory()
+    obj = objects.decode(record("a", "v2").data)
+
+    result = await versions.create(store, kind, "n/a", lambda current: Put(objects.encode_for_store(obj)))
+
+    assert (store.read(kind.storage, "n/a")["spec"], spec(result)) == ({"v1" if converts else "v2": "x"}, {"v2": "x"})
