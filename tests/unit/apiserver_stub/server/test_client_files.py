@@ -13,7 +13,7 @@ from apiserver_stub.server.client_files import write_ready_file
 
 
 @pytest.mark.parametrize("generated", [True, False])
-def test_ready_file_names_the_ca_of_the_client_certificate_if_it_was_generated(tmp_path: Path, generated: bool) -> None:
+def test_ready_file_names_the_ca_of_a_generated_client_certificate(tmp_path: Path, generated: bool) -> None:
     files = {name: tmp_path / name for name in ("ca_file", "kubeconfig", "node_kubeconfig")}
     authority = tmp_path / "client-ca.crt" if generated else None
     running: Any = SimpleNamespace(url="https://h:1", token="t", client_ca_file=authority, **files)

@@ -192,7 +192,7 @@ def test_reloaded_certificate_is_served_except_for_other_names(tmp_path: Path, p
 
 
 @pytest.mark.parametrize(("address", "is_named"), [("127.0.0.1", True), ("0.0.0.0", False)])
-def test_clients_without_a_server_name_get_the_certificate_of_the_bind_address(
+def test_client_without_a_server_name_gets_the_one_of_the_bind_address(
     tmp_path: Path, pair: KeyPair, address: str, is_named: bool
 ) -> None:
     (tmp_path / "named").mkdir()

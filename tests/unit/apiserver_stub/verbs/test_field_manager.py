@@ -139,7 +139,7 @@ async def applied(api: Api, data: Object, manager: str, path: str = f"{MAPS}/a",
     return await api.request("PATCH", f"{path}?fieldManager={manager}", obj, content_type=APPLY)
 
 
-async def test_fields_without_an_owner_belong_to_an_unknown_one_before_the_first_apply() -> None:
+async def test_fields_without_an_owner_are_those_of_before_first_apply() -> None:
     api = Api()
     created = await api.create(f"{MAPS}?fieldManager=m", config_map("a", {"k": "1", "l": "2"}))
     await api.request("PUT", f"{MAPS}/a", {**created, "metadata": {**created["metadata"], "managedFields": [{}]}})
@@ -162,7 +162,7 @@ async def test_fields_without_an_owner_belong_to_an_unknown_one_before_the_first
         ("n", {"k": "1"}, {"k": "1"}, 200),
     ],
 )
-async def test_kubectl_takes_over_fields_of_its_annotation(
+async def test_kubectl_applies_undisputed_fields_of_its_annotation(
     manager: str, annotation: Object | None, data: Object, code: int
 ) -> None:
     api = Api()
