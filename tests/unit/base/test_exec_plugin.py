@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.base.exec_plugin import ExecPlugin, ExecPluginError, read_plugin
+from nodeagent.base.exec_plugin import ExecCredential, ExecPlugin, ExecPluginError, read_plugin
 
 V1 = "client.authentication.k8s.io/v1"
 V1BETA1 = "client.authentication.k8s.io/v1beta1"
@@ -140,3 +140,16 @@ def test_invalid_entry_is_reported(change, path):
 
 def test_interactive_mode_is_optional_in_v1beta1():
     assert problems({"apiVersion": V1BETA1, "command": "login"}) == {}
+
+
+@pytest.mark.parametrize(
+    ("expires", "minute", "expired"),
+    [
+        (None, 0, False),
+        (datetime(2024, 1, 1, 0, 5, tzinfo=UTC), 4, False),
+        (datetime(2024, 1, 1, 0, 5, tzinfo=UTC), 5, True),
+        (datetime(2024, 1, 1, 0, 5, tzinfo=UTC), 6, True),
+    ],
+)
+def test_credential_expires_at_its_time(expires: datetime | None, minute: int, expired: bool) -> None:
+    assert ExecCredential(expires=expires).expired(datetime(2024, 1, 1, 0, minute, tzinfo=UTC)) == expired

@@ -102,3 +102,12 @@ def test_limits_include_their_bound_unless_they_exclude_it() -> None:
     ]:
         assert is_plainly_valid(valid, rule), rule
         assert not is_plainly_valid(invalid, rule), rule
+
+
+def test_keyword_for_another_type_does_not_apply() -> None:
+    class Text(str):
+        __slots__ = ()
+
+    assert is_plainly_valid("text", {"minimum": 2})
+    assert is_plainly_valid(1, {"minLength": 2})
+    assert not is_plainly_valid(Text("text"), {"minimum": 2})

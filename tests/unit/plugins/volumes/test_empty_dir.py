@@ -14,6 +14,7 @@ from nodeagent.contracts.runtime import LinuxResources
 from nodeagent.errors import VolumeError
 from nodeagent.testing import FakeCgroups, make_config, make_container, make_context, make_pod
 from nodeagent_plugins.volumes.manager import Manager
+from nodeagent_plugins.volumes.quotas import VolumeProjects
 
 from .conftest import FakeMounter, new_manager, pod_with
 
@@ -154,3 +155,18 @@ async def test_fs_group_owns_the_directory(manager: Manager) -> None:
 
     assert path.stat().st_gid == os.getgid()
     assert path.stat().st_mode & stat.S_ISGID
+
+
+async def test_only_a_directory_on_disk_is_measured_by_a_project(
+    context: AgentContext, mounter: FakeMounter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assigned: list[str] = []
+    monkeypatch.setattr(VolumeProjects, "assign", lambda self, pod, directory: assigned.append(directory.name))
+    pod = pod_with({"name": "disk", "emptyDir": {}}, {"name": "memory", "emptyDir": {"medium": "Memory"}})
+    await new_manager(context, mounter).prepare(pod)
+    for marker in context.pod_dir(pod.uid).rglob("ready"):
+        marker.unlink()
+
+    await new_manager(context, mounter).prepare(pod)
+
+    assert assigned == ["disk", "disk"]
