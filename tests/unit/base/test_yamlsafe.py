@@ -223,3 +223,11 @@ def test_digits_of_a_number_are_limited():
     with pytest.raises(YamlError, match="a number has too many digits"):
         load(f"a: {'9' * 401}")
     assert load("a: 0") == {"a": 0}
+
+
+def test_depth_of_json_with_escaped_pairs_is_limited():
+    text = r'[["\ud83d\ude00"]]'
+
+    assert load(text, Limits(max_depth=2)) == [["😀"]]
+    with pytest.raises(YamlError, match="nested deeper than 1 levels"):
+        load(text, Limits(max_depth=1))

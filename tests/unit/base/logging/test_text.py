@@ -11,6 +11,7 @@ import pytest
 
 from nodeagent.base.logging import v_level
 from nodeagent.base.logging.lines import text_line
+from nodeagent.base.logging.origin import PLUGIN
 from nodeagent.base.secret import Secret
 
 log = logging.getLogger(__name__)
@@ -171,3 +172,20 @@ def test_number_of_tokens_is_not_masked(streams):
     log.info("M", extra={"token": 3, "secret": "default/registry-credentials"})
 
     assert only(streams.err_lines()) == '"M" token=3 secret="default/registry-credentials"'
+
+
+def test_line_names_the_plugin_that_logs_it(streams):
+    streams.configure()
+    token = PLUGIN.set("limit")
+    try:
+        log.info("A")
+        log.info("B", extra={"plugin": "other"})
+    finally:
+        PLUGIN.reset(token)
+    log.info("C")
+
+    assert [line.partition("] ")[2] for line in streams.err_lines()] == [
+        '"A" plugin="limit"',
+        '"B" plugin="other"',
+        '"C"',
+    ]

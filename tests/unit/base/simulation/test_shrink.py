@@ -47,9 +47,15 @@ def test_only_necessary_steps_remain(necessary: set[str]) -> None:
 
 
 def test_steps_after_the_violation_are_removed() -> None:
-    kept, _ = shrink(steps_of("a", "b", interval=1000.0), outcome("", at=999.0), lambda *_: outcome("x"), 0)
+    kept, _ = shrink(steps_of("a", "b", interval=1000.0), outcome("", at=999.9), lambda *_: outcome("x"), 0)
 
     assert [step.kind for step in kept] == ["a"]
+
+
+def test_step_at_the_time_of_the_violation_remains() -> None:
+    kept, _ = shrink(steps_of("a", "b", interval=1000.0), outcome("", at=1000.0), lambda *_: outcome("x"), 0)
+
+    assert [step.kind for step in kept] == ["a", "b"]
 
 
 def test_search_ends_after_the_time_limit() -> None:
