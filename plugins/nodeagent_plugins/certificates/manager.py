@@ -68,12 +68,24 @@ class CertificateManager:
 
     async def run(self) -> None:
         """Rotate the certificate until cancelled."""
-        if (held := await self._load()) is not None:
+        if (held := await self._load_with_retries()) is not None:
             self._hold(held)
         while True:
             if self._due():
                 await self._obtain()
             await self._clock.sleep(self._pause())
+
+    async def _load_with_retries(self) -> Held | None:
+        """Return the current certificate; a failure, such as a full disk, must not disable the rotation."""
+        backoff, shown = Backoff(FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS, random_source=self._random), ""
+        while True:
+            try:
+                return await self._load()
+            except (CertificateError, OSError) as error:
+                if str(error) != shown:
+                    shown = str(error)
+                    _log.error("Failed to load certificate", extra={"certificate": self._what, "err": shown})
+                await self._clock.sleep(backoff.next())
 
     async def _load(self) -> Held | None:
         pair = await asyncio.to_thread(self._store.read)

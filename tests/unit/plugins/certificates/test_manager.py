@@ -16,11 +16,12 @@ import pytest
 
 from nodeagent.errors import ApiError, ApiUnavailable
 from nodeagent.testing import FakeApi, FakeClock
+from nodeagent_plugins.certificates import manager
 from nodeagent_plugins.certificates.issuance import REQUESTS
 from nodeagent_plugins.certificates.manager import CertificateManager, borrowed
 from nodeagent_plugins.certificates.managers import client_certificate, server_certificate
 from nodeagent_plugins.certificates.metrics import SERVER_ROTATIONS
-from nodeagent_plugins.certificates.pairs import CertificateSpec, describe, make_request
+from nodeagent_plugins.certificates.pairs import CertificateError, CertificateSpec, describe, make_request
 from nodeagent_plugins.certificates.store import PairStore
 from tests.unit.plugins.certificates.signing import START, approve, deny, sign
 
@@ -175,6 +176,32 @@ async def test_certificate_of_the_kubeconfig_replaces_an_expired_one(harness: Ha
     async with harness.running(seed=seed) as manager:
         assert harness.store.current.read_bytes() == seed
         assert manager.remaining_seconds() == 9 * HOURS
+
+
+@pytest.mark.parametrize(
+    ("function", "error"), [("put", OSError(28, "No space left")), ("describe", CertificateError("helper failed"))]
+)
+async def test_certificate_is_loaded_again_after_a_failure(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, function: str, error: Exception
+) -> None:
+    seed, problems, target = make_pair(harness.desired), [error, error], harness.store if function == "put" else manager
+    original = getattr(target, function)
+
+    def fail(*arguments: object) -> object:
+        if problems:
+            raise problems.pop()
+        return original(*arguments)
+
+    monkeypatch.setattr(target, function, fail)
+    async with harness.running(seed=seed, random_source=lambda: 0.0) as rotation:
+        assert rotation.remaining_seconds() == inf
+        await harness.clock.advance(6)
+
+        assert rotation.remaining_seconds() == 10 * HOURS - 6
+        assert harness.store.current.read_bytes() == seed
+        assert harness.requests() == []
+        failures = [record.__dict__["err"] for record in caplog.records if record.levelname == "ERROR"]
+        assert failures == [str(error)]
 
 
 @pytest.mark.parametrize("expired", [True, False])

@@ -424,3 +424,17 @@ async def test_driver_that_mounts_neither_volumes_nor_devices_is_an_error(contex
     with pytest.raises(VolumeError, match="driver acme/disk mounts neither volumes nor devices"):
         await flex.prepare(pod)
     assert volume_dir(context, pod).exists() == attach  # Until teardown has detached the device.
+
+
+@pytest.mark.parametrize("standalone", [True, False])
+async def test_secret_of_the_pods_namespace_is_cached(
+    tmp_path: Path, plugins: Path, driver: FakeDriver, mounter: FakeMounter, objects: FakeObjects, standalone: bool
+) -> None:
+    objects.secrets["default", "key"] = {"type": "acme/disk", "data": {"k": "AA=="}}
+    api = None if standalone else FakeApi()
+    context = make_context(tmp_path, api=api, objects=objects)
+
+    await new_manager(context, mounter, plugins, driver).prepare(flex_pod(secretRef={"name": "key"}))
+
+    assert driver.options("mount")["kubernetes.io/secret/k"] == "AA=="
+    assert api is None or api.requests == []

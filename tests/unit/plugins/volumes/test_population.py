@@ -289,3 +289,15 @@ async def test_volume_added_to_a_pod_leaves_the_mounts_of_others(host: Host) -> 
         "other": "pv-other",
     }
     assert host.kind.calls == [(method, claim) for claim in ("data", "other") for method in ("mount_device", "mount")]
+
+
+async def test_plugin_of_a_volume_found_on_disk_is_known_once_a_pod_needs_it(host: Host) -> None:
+    await (await host.begin(claim_pod()))
+    await host.kill()
+    host.start()
+    await host.clock.advance(0)
+    assert [state.plugin for state in host.manager.states()] == ["kubernetes.io/fake"]
+
+    await (await host.begin(claim_pod()))
+
+    assert [state.plugin for state in host.manager.states()] == ["kubernetes.io/fake:fake.example"]
