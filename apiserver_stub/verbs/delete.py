@@ -110,17 +110,22 @@ async def _admit(
     except ApiError:  # Another server of the same store may have created or changed the object.
         current = await current_record(context.store, resource.storage, key)
         record = _deletable(resource, current, name, options)
-    strategy, seconds = resource.strategy, options["gracePeriodSeconds"]
-    stored = resource.read_stored(record)
-    starts = strategy.graceful and "deletionTimestamp" not in stored["metadata"]
-    grace = _start_grace_period(strategy, stored, seconds)
-    if grace is None:
-        return
+    seconds = options["gracePeriodSeconds"]
+    if seconds is not None:
+        seconds = _not_negative(seconds)
+    if resource.strategy.graceful:
+        stored = resource.read_stored(record)
+        starts = "deletionTimestamp" not in stored["metadata"]
+        grace = _start_grace_period(resource.strategy, stored, seconds)
+        if grace is None:
+            return
+        if starts:
+            seconds = grace
     # The option that the client set: the other one may be derived from it.
     policy = "propagationPolicy" if options["orphanDependents"] is None else "orphanDependents"
     passed = {name: options[name] for name in ("preconditions", policy) if options[name] not in (None, "", {})}
-    if starts or seconds is not None:
-        passed["gracePeriodSeconds"] = grace if starts else _not_negative(seconds)
+    if seconds is not None:
+        passed["gracePeriodSeconds"] = seconds
     if options["dryRun"]:
         passed["dryRun"] = ["All"]
     old = resource.read(await versions.record(resource, record))
@@ -135,7 +140,8 @@ def _deletable(resource: Resource, record: Record | None, name: str, options: Ob
     """
     if record is None:
         raise not_found(resource.group, resource.plural, name)
-    check_preconditions(resource, options, resource.read_stored(record)["metadata"])
+    if options["preconditions"]:
+        check_preconditions(resource, options, resource.read_stored(record)["metadata"])
     return record
 
 

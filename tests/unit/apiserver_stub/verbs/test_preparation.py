@@ -269,6 +269,19 @@ async def test_null_times_of_an_update_follow_the_release(shows: bool) -> None:
         assert ("creationTimestamp" in obj["spec"]["template"]["metadata"]) is shows
 
 
+@pytest.mark.parametrize("shows", [True, False])
+async def test_immutable_null_times_of_an_earlier_release_are_unchanged(shows: bool) -> None:
+    early, jobs = Api(), "/apis/batch/v1/namespaces/default/jobs"
+    template = {"metadata": {"creationTimestamp": None}, "spec": {"containers": [CONTAINER], "restartPolicy": "Never"}}
+    created = await early.create(jobs, {"metadata": {"name": "j"}, "spec": {"template": template}})
+    later = Api(settings=VerbSettings(shows_null_times=shows), store=early.store)
+
+    patched = await later.request("PATCH", f"{jobs}/j", {"spec": {"suspend": True}}, content_type=MERGE_PATCH)
+
+    assert "creationTimestamp" in created["spec"]["template"]["metadata"]
+    assert (patched.code, "creationTimestamp" in patched.obj["spec"]["template"]["metadata"]) == (200, shows)
+
+
 CONTAINER = {"name": "c", "image": "i"}
 
 
@@ -396,8 +409,10 @@ async def test_last_finalizer_in_the_status_releases_allocations() -> None:
     assert (await api.get(f"{WIDGETS}/a")).code == 404
 
 
-async def test_kind_without_a_schema_can_be_written() -> None:
-    api = Api(registry=Registry([Resource("example.com", "v1", "Widget", "widgets")]))
+@pytest.mark.parametrize("shows", [True, False])
+async def test_kind_without_a_schema_can_be_written(shows: bool) -> None:
+    registry = Registry([Resource("example.com", "v1", "Widget", "widgets")])
+    api = Api(registry=registry, settings=VerbSettings(shows_null_times=shows))
 
     created = await api.create(WIDGETS, {"metadata": {"name": "a"}, "spec": {"x": 1}})
     updated = await api.request("PUT", f"{WIDGETS}/a", {"metadata": {"name": "a"}, "spec": {"x": 2}})
