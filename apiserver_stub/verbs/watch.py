@@ -70,7 +70,7 @@ class Watch:
         position = self._collection.end
         if self._initial or (self._initial is None and self._revision == 0):
             self._first = self._current()
-        elif self._initial is None:
+        elif self._revision:
             try:
                 position = self._collection.position_after(self._revision)
             except Compacted as error:

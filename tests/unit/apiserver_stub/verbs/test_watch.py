@@ -442,6 +442,35 @@ DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 BOOKMARK = "?watch=1&resourceVersionMatch=NotOlderThan&sendInitialEvents=true&allowWatchBookmarks=true"
 
 
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("", []),
+        ("&resourceVersion=0", []),
+        ("&resourceVersion=1", [("ADDED", "b")]),
+        ("&resourceVersion=2", []),
+    ],
+)
+async def test_watch_without_initial_events_starts_after_its_revision(
+    query: str, expected: list[tuple[str, str]]
+) -> None:
+    api, options = await filled("a", "b", watch_lists=True), "sendInitialEvents=false&resourceVersionMatch=NotOlderThan"
+
+    response = await api.watch(f"{MAPS}?watch=1&{options}{query}", ("POST", MAPS, config_map("c")))
+
+    assert summary(response) == [*expected, ("ADDED", "c")]
+
+
+async def test_watch_without_initial_events_expires_at_a_compacted_revision() -> None:
+    api = await filled("a", "b", "c", watch_lists=True)
+    api.store.collection("core/configmaps").compact(3)
+    options = "sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion=1"
+
+    ((kind, status),) = (await api.watch(f"{MAPS}?watch=1&{options}")).events
+
+    assert (kind, status["code"]) == ("ERROR", 410)
+
+
 @pytest.mark.parametrize("shows", [True, False])
 async def test_bookmarks_contain_the_required_fields_of_the_kind(shows: bool) -> None:
     api = await filled(watch_lists=True, shows_null_times=shows)
