@@ -10,7 +10,7 @@ import pytest
 from apiserver_stub.kinds import Registry
 from apiserver_stub.kinds.custom_resources import resources_of
 from tests.unit.apiserver_stub.api import Api, Object, Response
-from tests.unit.apiserver_stub.kinds.test_custom_resources import established, widget
+from tests.unit.apiserver_stub.kinds.test_custom_resources import established, version, widget
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 YAML = "application/apply-patch+yaml"
@@ -146,6 +146,30 @@ async def test_subresource_of_a_missing_object_is_not_applied() -> None:
     response = await Api().request("PATCH", path, obj, content_type=YAML)
 
     assert (response.code, response.message) == (404, 'pods "p" not found')
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("-9223372036854775808", int),
+        ("9223372036854775807", int),
+        ("-9223372036854775809", float),
+        ("9223372036854775808", float),
+        ("9223372036854775808.0", float),
+        ("1e3", int),
+        ("1.5", float),
+    ],
+)
+async def test_unknown_numbers_beyond_64_bits_are_floats(text: str, kind: type) -> None:
+    served = version()
+    served["schema"]["openAPIV3Schema"]["properties"]["spec"]["x-kubernetes-preserve-unknown-fields"] = True
+    path = "/apis/example.com/v1/namespaces/default/widgets/a?fieldManager=m"
+    api = Api(registry=Registry(resources_of(established(served))))
+    body = json.dumps(widget({"x": 0}, metadata={"name": "a"})).replace('"x": 0', f'"x": {text}')
+
+    response = await api.request("PATCH", path, body.encode(), content_type=YAML)
+
+    assert type(response.obj["spec"]["x"]) is kind
 
 
 @pytest.mark.parametrize(
