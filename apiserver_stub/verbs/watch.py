@@ -53,6 +53,8 @@ class Watch:
         self._bookmarks = query.flag("allowWatchBookmarks")
         self._initial: bool | None = query.flag("sendInitialEvents") if "sendInitialEvents" in query else None
         _check_options(request, self._initial, lists=context.settings.watch_lists)
+        if self._initial is None and context.settings.watch_lists and query.get("resourceVersion") in ("", "0"):
+            self._initial = True  # A bookmark marks the end of the initial events.
         if context.settings.selects_shards:
             shard = shards.selector_of(query.get(shards.PARAMETER))
             self._selection = replace(self._selection, shard=shard)

@@ -443,6 +443,28 @@ BOOKMARK = "?watch=1&resourceVersionMatch=NotOlderThan&sendInitialEvents=true&al
 
 
 @pytest.mark.parametrize(
+    ("enabled", "query", "types"),
+    [
+        (True, "allowWatchBookmarks=true", ["ADDED", "BOOKMARK"]),
+        (True, "allowWatchBookmarks=true&resourceVersion=0", ["ADDED", "BOOKMARK"]),
+        (True, "allowWatchBookmarks=true&resourceVersion=1", []),
+        (True, "", ["ADDED"]),
+        (False, "allowWatchBookmarks=true", ["ADDED"]),
+    ],
+)
+async def test_initial_events_of_other_watches_end_with_a_bookmark_if_enabled(
+    enabled: bool, query: str, types: list[str]
+) -> None:
+    api = await filled("a", watch_lists=enabled)
+
+    response = await api.watch(f"{MAPS}?watch=1&{query}")
+
+    assert [kind for kind, _ in response.events] == types
+    for kind, obj in response.events:
+        assert kind != "BOOKMARK" or obj["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+
+
+@pytest.mark.parametrize(
     ("query", "expected"),
     [
         ("", []),
