@@ -258,7 +258,6 @@ class _ChangeWaiter:
 
     def __init__(self, reader: ChangeReader) -> None:
         self._reader = reader
-        self._deadline = -1.0
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: asyncio.Future[None]
 
@@ -270,13 +269,14 @@ class _ChangeWaiter:
             self._timer.cancel()
 
     async def wait(self, deadline: float) -> bool:
-        """Wait for a change until *deadline* (monotonic time); return whether there is one."""
+        """Wait for a change until *deadline* (monotonic time); return whether there is one.
+
+        A later deadline does not delay the timer of an earlier one, after which :meth:`wait` returns.
+        """
         self._waiting = self._reader.next_change()
-        if self._timer is None or deadline != self._deadline:
-            if self._timer is not None:
-                self._timer.cancel()
+        if self._timer is None:
             seconds = max(0.0, deadline - time.monotonic())
-            self._timer, self._deadline = asyncio.get_running_loop().call_later(seconds, self._expire), deadline
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._expire)
         try:
             await self._waiting
         finally:

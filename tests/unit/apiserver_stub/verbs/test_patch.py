@@ -188,3 +188,15 @@ async def test_error_shows_a_strategic_patch_or_the_result_of_others(content_typ
     message = response.message.replace("\\", "")
     assert (response.code, shown in message) == (422, True), message
     assert ('"kind":"ConfigMap"' in message) is (content_type != STRATEGIC)
+
+
+@pytest.mark.parametrize(("content_type", "code", "stored"), [(STRATEGIC, 200, 1), (MERGE, 422, None)])
+async def test_only_strategic_patches_truncate_integers(content_type: str, code: int, stored: int | None) -> None:
+    api, leases = Api(), "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+    await api.create(leases, {"metadata": {"name": "a"}, "spec": {"leaseTransitions": 0}})
+
+    patch = {"spec": {"leaseTransitions": (1 << 32) + 1}}
+    response = await api.request("PATCH", f"{leases}/a", patch, content_type=content_type)
+
+    assert response.code == code, response.body
+    assert stored is None or response.obj["spec"]["leaseTransitions"] == stored

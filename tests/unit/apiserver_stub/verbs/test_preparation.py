@@ -13,6 +13,7 @@ from apiserver_stub.apimachinery.media import PLAIN
 from apiserver_stub.apimachinery.objects import encode
 from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
 from apiserver_stub.kinds import Registry
+from apiserver_stub.kinds.custom_resources import resources_of
 from apiserver_stub.kinds.registry import Resource, Strategy, Subresource
 from apiserver_stub.options import parse
 from apiserver_stub.server.kinds import build_registry
@@ -23,6 +24,7 @@ from apiserver_stub.verbs.context import VerbContext, VerbSettings
 from apiserver_stub.verbs.preparation import DryRun, finished, plan_update, precondition_failed, prepare_new
 from nodeagent.base.identity import Identity
 from tests.unit.apiserver_stub.api import Api, Object, Response, config_map
+from tests.unit.apiserver_stub.kinds.test_custom_resources import established, version, widget
 from tests.unit.apiserver_stub.validation.pods import pod
 from tests.unit.apiserver_stub.validation.test_certificate_requests import request as signing_request
 
@@ -296,20 +298,41 @@ class Clock:
         return f"2026-01-01T00:00:{self.seconds:02}Z"
 
 
-async def test_time_of_a_manager_changes_only_with_its_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("method", "content_type"), [("PUT", "application/json"), ("PATCH", "application/apply-patch+yaml")]
+)
+async def test_time_of_a_manager_changes_only_with_its_fields(
+    monkeypatch: pytest.MonkeyPatch, method: str, content_type: str
+) -> None:
     monkeypatch.setattr(objects, "now", Clock().now)
-    api, path = Api(), f"{MAPS}/a?fieldManager=m"
+    api = Api()
+    if method == "PUT":
+        await api.create(f"{MAPS}?fieldManager=m", config_map("a", {"k": "1"}))
 
-    def time(obj: Object) -> str:
-        (entry,) = obj["metadata"]["managedFields"]
-        return str(entry["time"])
+    async def write(value: str) -> tuple[str, str]:
+        path, obj = f"{MAPS}/a?fieldManager=m", config_map("a", {"k": value})
+        metadata = (await api.request(method, path, obj, content_type=content_type)).obj["metadata"]
+        (entry,) = metadata["managedFields"]
+        return metadata["resourceVersion"], entry["time"]
 
-    created = await api.create(f"{MAPS}?fieldManager=m", config_map("a", {"k": "1"}))
-    same = (await api.request("PUT", path, config_map("a", {"k": "1"}))).obj
-    changed = (await api.request("PUT", path, config_map("a", {"k": "2"}))).obj
+    first, same, changed = [await write(value) for value in "112"]
 
-    assert (same["metadata"]["resourceVersion"], time(same)) == ("1", time(created))
-    assert (changed["metadata"]["resourceVersion"], time(changed) > time(created)) == ("2", True)
+    assert (same, changed[0], changed[1] > first[1]) == (first, "2", True)
+
+
+@pytest.mark.parametrize("owned", [True, False])
+async def test_owners_after_a_write_of_the_status_of_a_custom_object(owned: bool) -> None:
+    api = Api(registry=Registry(resources_of(established(version(subresources={"status": {}})))))
+    created = await api.create(f"{WIDGETS}?fieldManager=m", widget({"size": 1}, metadata={"name": "a"}))
+    if not owned:
+        cleared = {**created, "metadata": {**created["metadata"], "managedFields": [{}]}}
+        created = (await api.request("PUT", f"{WIDGETS}/a", cleared)).obj
+
+    written = await api.request("PUT", f"{WIDGETS}/a/status?fieldManager=n", {**created, "status": {"x": 1}})
+
+    entries = written.obj["metadata"].get("managedFields") or []
+    managers = sorted((entry["manager"], entry.get("subresource", "")) for entry in entries)
+    assert (written.code, managers) == (200, [("m", ""), ("n", "status")] if owned else [])
 
 
 @pytest.mark.parametrize(
