@@ -320,6 +320,27 @@ async def test_time_of_a_manager_changes_only_with_its_fields(
     assert (same, changed[0], changed[1] > first[1]) == (first, "2", True)
 
 
+class Reverts(AdmissionPlugin):
+    """Admission plugin that restores the data of changed objects."""
+
+    operations = ("UPDATE",)
+
+    async def admit(self, call: AdmissionRequest) -> None:
+        assert call.old is not None
+        call.obj["data"] = dict(call.old["data"])
+
+
+async def test_change_that_admission_reverts_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "now", Clock().now)
+    api = Api(plugins=[Reverts()])
+    created = await api.create(f"{MAPS}?fieldManager=m", config_map("a", {"k": "1"}))
+
+    written = (await api.request("PUT", f"{MAPS}/a?fieldManager=m", config_map("a", {"k": "2"}))).obj
+
+    assert written["metadata"] == created["metadata"]
+    assert api.store.writes == 1
+
+
 @pytest.mark.parametrize("owned", [True, False])
 async def test_owners_after_a_write_of_the_status_of_a_custom_object(owned: bool) -> None:
     api = Api(registry=Registry(resources_of(established(version(subresources={"status": {}})))))
