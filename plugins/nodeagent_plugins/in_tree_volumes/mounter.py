@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +23,10 @@ class Mounter(Protocol):
 
     def unmount(self, target: Path, *, force: bool = False) -> None:
         """Unmount everything that is mounted at *target*; does nothing if nothing is."""
+        ...
+
+    def query(self, target: Path) -> None:
+        """Request the usage of the file system at *target*; blocks while its server does not respond."""
         ...
 
     def mounted(self, target: Path) -> bool: ...
@@ -59,6 +64,9 @@ class LinuxMounter:
     def unmount(self, target: Path, *, force: bool = False) -> None:
         while calls.unmount(target, force=force):
             pass
+
+    def query(self, target: Path) -> None:
+        os.statvfs(target)
 
     def mounted(self, target: Path) -> bool:
         return is_mount_point(target)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +25,9 @@ from nodeagent_plugins.in_tree_volumes.options import mount_options
 MOUNT_SECONDS = 110.0
 """Time limit of a mount; after it, the mount may still succeed."""
 UNMOUNT_SECONDS = 60.0
-"""Time after which requests to the server are aborted."""
+"""Time without a response after which the requests to the server are aborted, also those of other pods."""
+ABORTS, ABORT_SECONDS = 5, 1.0
+"""Number of attempts, and the pause between them."""
 _HELPER = "mount.nfs"
 _SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -97,20 +100,57 @@ class NfsVolumes:
         """
         directory = volume.directory
         await self._await_earlier(directory)
-        waiting = asyncio.ensure_future(in_own_thread(self._mounter.unmount, directory))
         try:
-            done, _ = await asyncio.wait({waiting}, timeout=UNMOUNT_SECONDS)
-            if not done:
-                await in_own_thread(self._mounter.unmount, directory, force=True)
-            else:
-                await waiting
+            if not await self._has_unmounted(directory):
+                await self._abort(directory)
             if await in_own_thread(self._mounter.listed, directory):
                 raise VolumeError(f"unmount {directory}: the volume is still mounted")
         except OSError as error:
             raise VolumeError(f"unmount {directory}: {error.strerror}") from error
+        await in_own_thread(remove_mount_point, directory)
+
+    async def _has_unmounted(self, directory: Path) -> bool:
+        """Unmount and return true, or return false if the server does not respond.
+
+        :raises OSError: the volume cannot be unmounted, although the server responds.
+        """
+        waiting = asyncio.ensure_future(in_own_thread(self._mounter.unmount, directory))
+        try:
+            if not (await asyncio.wait({waiting}, timeout=UNMOUNT_SECONDS))[0]:
+                return False
+            await waiting
+        except OSError as error:
+            # A request that waits for the server, such as for the usage of the volume, keeps the mount busy.
+            if error.errno != errno.EBUSY or await self._responds(directory):
+                raise
+            return False
         finally:
             waiting.cancel()
-        await in_own_thread(remove_mount_point, directory)
+        return True
+
+    async def _responds(self, directory: Path) -> bool:
+        query = asyncio.ensure_future(in_own_thread(self._mounter.query, directory))
+        try:
+            done, _ = await asyncio.wait({query}, timeout=UNMOUNT_SECONDS)
+            if done:
+                query.exception()  # An error is a response, too.
+            return bool(done)
+        finally:
+            query.cancel()
+
+    async def _abort(self, directory: Path) -> None:
+        """Abort all requests to the server and unmount.
+
+        :raises OSError: the volume cannot be unmounted.
+        """
+        for attempt in range(1, ABORTS + 1):
+            try:
+                await in_own_thread(self._mounter.unmount, directory, force=True)
+                return
+            except OSError as error:  # Aborted requests have not returned yet.
+                if error.errno != errno.EBUSY or attempt == ABORTS:
+                    raise
+            await asyncio.sleep(ABORT_SECONDS)
 
     def reconstruct(self, pod_uid: str, directory: Path, mode: VolumeMode) -> VolumeOnDisk:
         return VolumeOnDisk(pod_uid, directory.name, directory, mode)

@@ -45,6 +45,9 @@ class FakeMounter:
             self.forced.append(target)
         self.mounts.pop(target, None)
 
+    def query(self, target: Path) -> None:
+        assert target in self.mounts
+
     def mounted(self, target: Path) -> bool:
         return target in self.mounts
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +149,65 @@ async def test_unmount_of_a_dead_server_is_forced(host: Host, tmp_path: Path, mo
     released.set()
 
     assert host.mounter.forced == [request.directory] and not request.directory.exists()
+
+
+class DeadServer:
+    """A server whose pending requests keep its mount busy until they are aborted.
+
+    :param requests: number of attempts to abort them before they return.
+    """
+
+    def __init__(self, host: Host, monkeypatch: pytest.MonkeyPatch, requests: int) -> None:
+        self._requests, self.aborted = requests, threading.Event()
+        self._unmount = host.mounter.unmount
+        monkeypatch.setattr(host.mounter, "unmount", self.unmount)
+        monkeypatch.setattr(host.mounter, "query", self.query)
+
+    def unmount(self, target: Path, *, force: bool = False) -> None:
+        self._requests -= force
+        if self._requests >= 0:
+            raise OSError(errno.EBUSY, "Device or resource busy")
+        self.aborted.set()
+        self._unmount(target, force=force)
+
+    def query(self, target: Path) -> None:
+        assert self.aborted.wait(60)
+
+
+@pytest.mark.parametrize(("requests", "ends"), [(1, True), (4, True), (5, False)])
+async def test_busy_volume_of_a_dead_server_is_unmounted_by_force(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requests: int, ends: bool
+) -> None:
+    monkeypatch.setattr(module, "UNMOUNT_SECONDS", 0.05)
+    monkeypatch.setattr(module, "ABORT_SECONDS", 0.001)
+    kind, request = host.kind(), request_of(export(), tmp_path)
+    await kind.mount(request)
+    server = DeadServer(host, monkeypatch, requests)
+
+    with nullcontext() if ends else pytest.raises(VolumeError, match="Device or resource busy"):
+        await kind.unmount(kind.reconstruct("uid-web", request.directory, VolumeMode.FILESYSTEM))
+
+    server.aborted.set()
+    assert request.directory.exists() != ends
+
+
+@pytest.mark.parametrize("error", [None, OSError(errno.ESTALE, "Stale file handle")])
+async def test_busy_volume_of_a_server_that_responds_is_not_unmounted_by_force(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError | None
+) -> None:
+    def query(target: Path) -> None:
+        if error is not None:
+            raise error
+
+    kind, request = host.kind(), request_of(export(), tmp_path)
+    await kind.mount(request)
+    host.mounter.busy.add(request.directory)
+    monkeypatch.setattr(host.mounter, "query", query)
+
+    with pytest.raises(VolumeError, match="Device or resource busy"):
+        await kind.unmount(kind.reconstruct("uid-web", request.directory, VolumeMode.FILESYSTEM))
+
+    assert host.mounter.forced == [] and request.directory.exists()
 
 
 @pytest.mark.parametrize("server", ["", "-o"])
