@@ -120,3 +120,9 @@ def test_sum_keeps_the_suffix_family_of_the_nonzero_operand():
 )
 def test_size_has_at_most_four_digits(size, text):
     assert size_text(size) == text
+
+
+def test_text_has_at_most_200_characters():
+    assert parse_quantity("0" * 200).nanos == 0
+    with pytest.raises(ValueError, match="is not a quantity"):
+        parse_quantity("0" * 201)

@@ -12,6 +12,7 @@ import pytest
 from nodeagent.base.logging import v_level
 from nodeagent.base.logging.lines import text_line
 from nodeagent.base.logging.origin import PLUGIN
+from nodeagent.base.logging.values import masked
 from nodeagent.base.secret import Secret
 
 log = logging.getLogger(__name__)
@@ -189,3 +190,17 @@ def test_line_names_the_plugin_that_logs_it(streams):
         '"B" plugin="other"',
         '"C"',
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("sent Bearer abc.def-123 twice", "sent Bearer *** twice"),
+        ("Authorization: basic dXNlcjpwYXNz", "Authorization: basic ***"),
+        ("GET https://user:secret@host/a", "GET https://***@host/a"),
+        ("token eyJhbGciOiJ9.eyJzdWIi.c2ln end", "token *** end"),
+        ("https://host/a:b@c", "https://host/a:b@c"),
+    ],
+)
+def test_secrets_inside_texts_are_masked(text, shown):
+    assert masked(text) == shown

@@ -106,3 +106,23 @@ async def test_trace_of_30_seconds_is_permitted(clock: FakeClock, monkeypatch: p
     assert (await take(profiles, "trace", seconds="30")).file == "trace.speedscope.json"
     assert (await take(profiles, "trace")).file == "trace.speedscope.json"
     assert durations == [30.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("query", "collects"), [({}, False), ({"gc": "0"}, False), ({"gc": ""}, False), ({"gc": "1"}, True)]
+)
+async def test_garbage_is_collected_before_a_heap_profile_on_request(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch, query: dict[str, str], collects: bool
+) -> None:
+    requests: list[bool] = []
+
+    def object_stacks(*, collect: bool) -> dict[object, object]:
+        requests.append(collect)
+        return {}
+
+    monkeypatch.setattr("nodeagent.base.profiling.profiles.object_stacks", object_stacks)
+    profiles = Profiles(None, max_seconds=30, clock=clock)
+
+    for name in ("heap", "allocs"):
+        assert (await take(profiles, name, **query)).file == name
+    assert requests == [collects, collects]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 
 import pytest
 
-from nodeagent.base.profiling.sampling import task_stacks
+from nodeagent.base.profiling.sampling import Busy, cpu_stacks, task_stacks
+from nodeagent.testing import FakeClock
 
 
 @pytest.mark.parametrize(("depth", "frames"), [(1, 1), (63, 63), (64, 64), (70, 64)])
@@ -36,3 +38,21 @@ async def test_tasks_of_one_name_are_numbered() -> None:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     assert names == ["twin", "twin (2)", "twin (3)"]
+
+
+async def test_handler_of_the_profiling_signal_is_restored(clock: FakeClock) -> None:
+    def handler(_number: int, _frame: object) -> None: ...
+
+    before = signal.signal(signal.SIGPROF, handler)
+    try:
+        task = asyncio.create_task(cpu_stacks(1.0, clock))
+        await clock.advance(0)
+        assert signal.getsignal(signal.SIGPROF) is not handler
+        with pytest.raises(Busy):
+            await cpu_stacks(1.0, clock)
+        await clock.advance(1)
+        await task
+
+        assert signal.getsignal(signal.SIGPROF) is handler
+    finally:
+        signal.signal(signal.SIGPROF, before)
