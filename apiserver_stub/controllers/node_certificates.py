@@ -248,6 +248,8 @@ class NodeCertificates:
                     f"not in the addresses of node {requested.node}: {', '.join(sorted(unreported))}"
                 )
             return "Auto approving kubelet serving certificate with addresses of the node."
+        if itself and _NODES_GROUP in user.groups:
+            return "Auto approving renewal of the kubelet client certificate by the node itself."
         for subresource in ("selfnodeclient",) * itself + ("nodeclient",):
             path = f"/apis/{self._group}/v1/{_PLURAL}/{subresource}"
             info = RequestInfo("create", path, self._group, "v1", _PLURAL, subresource)

@@ -87,6 +87,8 @@ def test_unit_starts_and_node_is_ready(node: VirtualNode, measures: Measures) ->
     assert node.run("systemctl is-active nodeagent-apiserver").strip() == "active"
     assert node.run("systemctl is-active nodeagent-runtime", check=False).strip() == "inactive", "containerd is there"
     assert node.run("systemctl --failed --no-legend").strip() == ""
+    issued = "test -e /var/lib/kubelet/pki/kubelet-client-current.pem && echo issued"
+    wait_until(lambda: "issued" in node.run(issued, check=False), "the node has a client certificate", 120, 1.0)
 
 
 @pytest.mark.parametrize(

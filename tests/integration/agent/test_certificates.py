@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import ssl
 import subprocess
@@ -118,6 +119,27 @@ def test_node_joins_with_a_bootstrap_token(joined: Joined) -> None:
     assert kubeconfig["users"][0]["user"]["client-certificate"] == str(joined.pki / "kubelet-client-current.pem")
     assert joined.certificate("client").subject.rfc4514_string() == "CN=system:node:node-1,O=system:nodes"
     wait_until(lambda: joined.api.get("/api/v1/nodes/node-1")["kind"] == "Node", "the node is registered")
+
+
+def test_installed_api_server_issues_the_client_certificate_of_its_node(containerd: Containerd, tmp_path: Path) -> None:
+    api = ApiServer(tmp_path)
+    (flags,) = re.findall(r'NODEAGENT_APISERVER_FLAGS="(.*)"', Path("systemd/apiserver.env").read_text())
+    agent = NodeAgent(tmp_path, containerd.endpoint, api)
+    node = Joined(api, agent)
+    try:
+        api.start(*flags.replace("/var/lib/nodeagent-apiserver", str(api.data)).split())
+        agent.start(rotateCertificates=True)
+
+        wait_until((node.pki / "kubelet-client-current.pem").exists, f"it is issued\n{agent.tail()}")
+
+        assert node.certificate("client").subject.rfc4514_string() == "CN=system:node:node-1,O=system:nodes"
+        (request,) = node.requests()
+        assert request["spec"]["username"] == "system:node:node-1"
+        issued = datetime.now(UTC)
+        wait_until(lambda: node.lease_renewed_at() > issued, "the lease is renewed with it", RENEWAL_SECONDS)
+    finally:
+        agent.stop()
+        api.stop()
 
 
 @pytest.mark.row("config.serverTLSBootstrap")

@@ -232,6 +232,22 @@ async def test_client_request_is_approved_if_its_user_is_authorized(
         assert condition["message"] == f"{message} after SubjectAccessReview."
 
 
+async def test_node_renews_its_own_client_certificate_without_permissions(signer: Signer) -> None:
+    signer.request(spec={"username": "system:node:node-1", "groups": ["system:nodes", "system:authenticated"]})
+    async with running(signer.store, signer.controller().run()):
+        await rest(signer.store)
+    assert signer.certificate is not None
+    (condition,) = signer.status["conditions"]
+    assert condition["message"] == "Auto approving renewal of the kubelet client certificate by the node itself."
+
+
+async def test_node_needs_permission_for_the_client_certificate_of_another_node(signer: Signer) -> None:
+    signer.request(spec={"username": "system:node:node-2", "groups": ["system:nodes", "system:authenticated"]})
+    async with running(signer.store, signer.controller().run()):
+        await rest(signer.store)
+    assert signer.certificate is None
+
+
 async def test_user_without_groups_is_authorized(signer: Signer) -> None:
     signer.permitted = {"nodeclient"}
     signer.request(spec={"username": "x", "groups": None, "extra": None})
@@ -347,7 +363,7 @@ async def test_request_is_reported_again_if_it_is_created_again(
 ) -> None:
     async with running(signer.store, signer.controller().run()):
         for _ in range(2):
-            signer.request()
+            signer.request(spec={"username": "x"})
             await rest(signer.store)
             signer.store.remove(REQUESTS, "r")
             await signer.advance(11)
