@@ -48,6 +48,8 @@ def packed(text: bytes) -> bytes:
     [
         (control(1, b"", version=2), "version 2"),
         (control(1, b"\0\0"), "without a stream ID"),
+        (control(2, b"\0\0\0"), "without a stream ID"),
+        (control(2, b"\0\0\0\1"), "invalid headers"),
         (control(2, b"\0\0\0\1" + b"no zlib"), "invalid headers"),
         (control(2, b"\0\0\0\1" + packed(b"\xff\xff\xff\xff")), "invalid headers"),
         (control(2, b"\0\0\0\1" + packed(b"\0" * 1_000_000)), "too many headers"),
