@@ -373,18 +373,23 @@ def _load_json(text: str, limits: Limits, repeats: list[Repeat] | None) -> Docum
         raise
     except ValueError as error:
         raise YamlError(str(error)) from error
-    if _depth(value) > limits.max_depth:
-        raise YamlError(f"is nested deeper than {limits.max_depth} levels")
+    _check_extent(value, limits)
     return Document(value, {(): 1})
 
 
-def _depth(value: Any) -> int:
-    depth, level = 0, [value]
-    while level := [
-        child
-        for item in level
-        if isinstance(item, dict | list)
-        for child in (item.values() if isinstance(item, dict) else item)
-    ]:
+def _check_extent(value: Any, limits: Limits) -> None:
+    """Apply the limits of YAML to a value.
+
+    :raises YamlError: it is nested too deep, or has too many values.
+    """
+    values, depth, level = 1, 0, [value]
+    while collections := [item for item in level if isinstance(item, dict | list)]:
         depth += 1
-    return depth
+        if depth > limits.max_depth:
+            raise YamlError(f"is nested deeper than {limits.max_depth} levels")
+        level = []
+        for item in collections:
+            level += item.values() if isinstance(item, dict) else item
+            values += len(item) * (2 if isinstance(item, dict) else 1)  # Keys count, too.
+    if values > limits.max_values:
+        raise YamlError(f"has more than {limits.max_values} values")

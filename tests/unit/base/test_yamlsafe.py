@@ -225,9 +225,19 @@ def test_digits_of_a_number_are_limited():
     assert load("a: 0") == {"a": 0}
 
 
-def test_depth_of_json_with_escaped_pairs_is_limited():
-    text = r'[["\ud83d\ude00"]]'
-
-    assert load(text, Limits(max_depth=2)) == [["😀"]]
-    with pytest.raises(YamlError, match="nested deeper than 1 levels"):
-        load(text, Limits(max_depth=1))
+@pytest.mark.parametrize(
+    ("text", "values", "depth"),
+    [
+        (r'["\ud83d\ude00", 1]', 3, 1),
+        (r'{"\ud83d\ude00": 1, "b": [2]}', 6, 2),
+        (r'["\ud83d\ude00", [[]], {"a": {}}]', 7, 3),
+    ],
+)
+def test_limits_of_json_with_surrogate_pairs_are_those_of_yaml(text: str, values: int, depth: int) -> None:
+    plain = text.replace(r"\ud83d\ude00", "x")
+    for document in (text, plain):
+        load(document, Limits(max_values=values, max_depth=depth))
+        with pytest.raises(YamlError, match=f"has more than {values - 1} values"):
+            load(document, Limits(max_values=values - 1))
+        with pytest.raises(YamlError, match=f"is nested deeper than {depth - 1} levels"):
+            load(document, Limits(max_depth=depth - 1))
