@@ -208,7 +208,7 @@ def test_only_the_container_over_its_limit_is_oom_killed(node: VirtualNode, stea
         return statuses[0].get("state", {}).get("terminated")
 
     killed = wait_until(ended, "container is killed", 240, 1.0)
-    # On a slow host, containerd may observe the exit before it learns of the kill.
+    # On a slow host, containerd may observe the exit before it is notified of the kill.
     assert (killed["exitCode"], killed["reason"] in ("OOMKilled", "Error")) == (137, True)
 
     def recorded() -> bool:
