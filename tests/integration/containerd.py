@@ -202,7 +202,7 @@ class Containerd:
                 self._remove_pods()
                 return
             except grpc.RpcError as error:
-                interrupted = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNKNOWN)
+                interrupted = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNKNOWN, grpc.StatusCode.NOT_FOUND)
                 if last or error.code() not in interrupted:
                     raise
                 # Needed to remove a task whose start was interrupted, or a pod that is being removed for an agent that
