@@ -165,7 +165,7 @@ def test_finished_pod_releases_its_claim_before_its_phase_is_final(node: tuple[N
     cluster.api.create_pod(pod("job", "exit 0") | {"spec": pod("job", "exit 0")["spec"] | {"restartPolicy": "Never"}})
 
     wait_until(lambda: "FailedUnprepareDynamicResources" in cluster.reasons("job"), "the claim cannot be unprepared")
-    assert cluster.api.pod("job")["status"]["phase"] == "Running"
+    cluster.phase("job", "Running")
     driver.control.set_faults({})
     cluster.phase("job", "Succeeded")
 
