@@ -12,16 +12,17 @@ from typing import Any
 
 from nodeagent.base.simulation.clock import SimulatedClock
 from nodeagent.contracts.stats import FilesystemStats
+from nodeagent.model.eviction_thresholds import Signal
 from nodeagent.simulation.runtime import Container, ImageStore, NoSpace, SimulatedRuntime
 
-NODEFS, IMAGEFS = "nodefs.available", "imagefs.available"
+NODEFS, IMAGEFS = Signal.NODEFS, Signal.IMAGEFS
 GIB, MIB = 1 << 30, 1 << 20
 CAPACITY_BYTES = 100 * GIB
 LEAST_PERCENT = 10
 """Available share of a disk below which pods are evicted."""
 HIGH_PERCENT, LOW_PERCENT = 85, 80
 """Used share from which images are removed, and down to which."""
-EVICTION_THRESHOLDS = {NODEFS: f"{LEAST_PERCENT}%", IMAGEFS: f"{LEAST_PERCENT}%"}
+EVICTION_THRESHOLDS = {str(signal): f"{LEAST_PERCENT}%" for signal in (NODEFS, IMAGEFS)}
 SEPARATE_MOUNT_POINT = "/proc"
 """Mount point of the images; on each host, its file system is not that of the root directory."""
 _SYSTEM_BYTES = 10 * GIB

@@ -8,6 +8,7 @@ from typing import Any
 
 from nodeagent.base.quantity import Quantity
 from nodeagent.contracts.stats import PodUsage
+from nodeagent.model.eviction_thresholds import Signal
 from nodeagent.simulation.api_objects import FINISHED
 from nodeagent.simulation.apiserver import NODES, PODS
 from nodeagent.simulation.disks import CAPACITY_BYTES, IMAGEFS, LEAST_PERCENT, NODEFS
@@ -30,7 +31,7 @@ _LEAST_GRACE, _LEAST_TIMEOUT = 1, 2
 _REJECTED = "The node had condition: "
 _OTHER_ENDS = ("Evicted", "DeadlineExceeded", "Terminated", "UnexpectedAdmissionError")
 """Reasons with which an evicted pod can end; after a restart of the agent, it can be rejected at the same time."""
-MEMORY, PIDS, DISKS = "memory.available", "pid.available", (NODEFS, IMAGEFS)
+MEMORY, PIDS, DISKS = Signal.MEMORY, Signal.PID, (NODEFS, IMAGEFS)
 _CONDITIONS = {"MemoryPressure": (MEMORY,), "PIDPressure": (PIDS,), "DiskPressure": DISKS}
 
 
@@ -62,8 +63,8 @@ class Evictions:
         removable_images: Callable[[], Collection[str]],
     ) -> None:
         self._node, self._verify, self._delays, self._removable_images = node, verify, delays, removable_images
-        self._hard = {signal: Lows() for signal in (MEMORY, PIDS, *DISKS)}
-        self._soft = {MEMORY: Lows()}
+        self._hard: dict[str, Lows] = {signal: Lows() for signal in (MEMORY, PIDS, *DISKS)}
+        self._soft: dict[str, Lows] = {MEMORY: Lows()}
         self._specs: dict[str, Mapping[str, Any]] = {}
         self._added: dict[str, float] = {}
         self._evicted: dict[str, Eviction] = {}

@@ -10,7 +10,7 @@ from nodeagent import hookimpl
 from nodeagent.base.simulation.clock import SimulatedClock
 from nodeagent.contracts.stats import ContainerUsage, FilesystemStats, MemoryStats, NodeUsage, PodUsage
 from nodeagent.model.pod import Pod
-from nodeagent.simulation.disks import EVICTION_THRESHOLDS, IMAGEFS, NODEFS, SimulatedDisks
+from nodeagent.simulation.disks import EVICTION_THRESHOLDS, HIGH_PERCENT, IMAGEFS, LOW_PERCENT, NODEFS, SimulatedDisks
 from nodeagent.simulation.kernel_files import KernelFiles
 from nodeagent.simulation.runtime import Container, SimulatedRuntime
 from nodeagent.testing import FakeStats
@@ -27,6 +27,8 @@ EVICTION_SETTINGS = {
     "eviction_soft_grace_period": {"memory.available": f"{SOFT_SECONDS}s"},
     "eviction_max_pod_grace_period": SOFT_GRACE_SECONDS,
     "enforce_node_allocatable": [],
+    "image_gc_high_threshold_percent": HIGH_PERCENT,
+    "image_gc_low_threshold_percent": LOW_PERCENT,
 }
 """Fields of the configuration."""
 _SYSTEM_BYTES = 2 << 30

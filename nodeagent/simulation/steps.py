@@ -8,6 +8,7 @@ from typing import Any
 
 from nodeagent.base.simulation.memory import LONG_HOURS
 from nodeagent.base.simulation.steps import CALM_SECONDS, ROUND_SECONDS, Step
+from nodeagent.model.eviction_thresholds import Signal
 from nodeagent.model.restart import RESTART_ALL
 from nodeagent.simulation.pods import RULE_CODE
 from nodeagent.simulation.volume_driver import CLAIMS
@@ -185,8 +186,8 @@ def _use_memory(chance: random.Random) -> dict[str, Any]:
 
 
 def _use_disk(chance: random.Random) -> dict[str, Any]:
-    disk, percent = chance.choice(("nodefs.available", "imagefs.available")), chance.choice((3, 7, 11, 12, 13, 14))
-    return {"disk": disk, "percent": percent, "seconds": round(chance.expovariate(1 / 300), 1)}
+    disk, percent = chance.choice((Signal.NODEFS, Signal.IMAGEFS)), chance.choice((3, 7, 11, 12, 13, 14))
+    return {"disk": str(disk), "percent": percent, "seconds": round(chance.expovariate(1 / 300), 1)}
 
 
 def _pull_images(chance: random.Random) -> dict[str, Any]:

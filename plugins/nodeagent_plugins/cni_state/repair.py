@@ -42,11 +42,19 @@ class CniRepair:
     async def repair(self) -> None:
         """Remove the torn files.
 
-        :raises OSError: a directory cannot be read, or a file cannot be removed.
+        :raises OSError: a directory cannot be read, or a file cannot be removed, although the others were.
         """
+        failure: OSError | None = None
         for file in await settled(self._files, self._clock):
-            if await asyncio.to_thread(remove, file):
+            try:
+                removed = await asyncio.to_thread(remove, file)
+            except OSError as error:
+                failure = error
+                continue
+            if removed:
                 _log.warning("Removed torn CNI file", extra={"kind": file.kind, "path": str(file.path)})
+        if failure is not None:
+            raise failure
 
     async def check(self) -> Sequence[Finding]:
         """Return the findings of ``nodeagent doctor``."""

@@ -197,6 +197,21 @@ async def test_file_that_is_being_written_is_retained(repair: CniRepair, results
     assert file.exists()
 
 
+async def test_file_that_cannot_be_removed_does_not_retain_others(
+    repair: CniRepair, results: Path, network: Path, clock: FakeClock
+) -> None:
+    (results / "lock").symlink_to(results)  # Removals in this directory fail.
+    (results / "pods-5773-eth0").touch()
+    (network / "10.88.0.5").touch()
+    repairing = asyncio.create_task(repair.repair())
+    await clock.advance(SETTLE_SECONDS)
+
+    with pytest.raises(OSError, match="lock"):
+        await repairing
+    assert not os.listdir(network)
+    assert (results / "pods-5773-eth0").exists()
+
+
 async def test_failure_is_logged_once(
     repair: CniRepair,
     files: TornFiles,
