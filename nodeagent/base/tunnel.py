@@ -156,6 +156,8 @@ class End(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self.closed = True
+        # Otherwise these cycles keep the buffers of both connections until a complete garbage collection.
+        self._transport = self._other = None
         self._tunnel.activity.set()
 
 

@@ -1,6 +1,8 @@
 """Tests for tunnels: forwarding, limits, backpressure, and the response before the tunnel."""
 
 import asyncio
+import gc
+import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -46,6 +48,7 @@ def connect(clock, idle_seconds=0):
 async def test_bytes_are_forwarded_until_one_side_closes(clock):
     for closing in (0, 1):
         tunnel, one, other = connect(clock)
+        sent_to_one, sent_to_other = one._transport, other._transport
         one.data_received(b"early")
         passing = asyncio.create_task(tunnel.pass_bytes(one, other))
         await clock.settle()
@@ -58,8 +61,23 @@ async def test_bytes_are_forwarded_until_one_side_closes(clock):
         await clock.settle()
 
         assert passing.done(), closing
-        assert (other._transport.written, one._transport.written) == (b"early late", b"hi")
+        assert (sent_to_other.written, sent_to_one.written) == (b"early late", b"hi")
         assert (one.passed, other.passed) == (10, 2)
+
+
+async def test_closed_connections_are_released_without_a_garbage_collection(clock):
+    _, one, other = connect(clock)
+    one.meet(other)
+    other.meet(one)
+    released = [weakref.ref(part) for end in (one, other) for part in (end, end._transport)]
+    gc.disable()
+    try:
+        one.connection_lost(None)
+        other.connection_lost(None)
+        del one, other
+        assert [part() for part in released] == [None] * 4
+    finally:
+        gc.enable()
 
 
 async def test_idle_tunnel_ends_after_its_limit(clock):
@@ -95,9 +113,10 @@ async def test_end_is_closed_once_and_aborted_if_it_does_not_close(clock):
     _, one, other = connect(clock)
     one.close()
     assert one._transport.closing
+    transport = other._transport
     other.connection_lost(None)
     other.close()
-    assert not other._transport.closing
+    assert not transport.closing
     End(Tunnel(clock)).close()
 
 
