@@ -105,6 +105,9 @@ class ImagePolicyWebhook(AdmissionPlugin):
             status = response.get("status") if isinstance(response, dict) else None
             if not isinstance(status, dict):
                 raise WebhookError("the response has no status")
+            for name, kind in (("allowed", bool), ("auditAnnotations", dict)):
+                if not isinstance(status.get(name), kind | None):
+                    raise WebhookError(f"the status in the response has an invalid field: {name}")
         except WebhookError as error:
             if not self._allowed_by_default:
                 raise call.forbidden(str(error)) from error

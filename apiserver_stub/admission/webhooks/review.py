@@ -8,6 +8,7 @@ import msgspec
 from msgspec import field
 
 from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.go_format import type_name
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.kinds.registry import Resource
@@ -17,6 +18,16 @@ from nodeagent.base import gobase64
 from nodeagent.base.structs import MutableStruct
 
 VERSIONS = ("v1", "v1beta1")
+_TYPES: dict[str, type] = {
+    "uid": str,
+    "allowed": bool,
+    "status": dict,
+    "patch": str,
+    "patchType": str,
+    "auditAnnotations": dict,
+    "warnings": list,
+}
+"""Types of the fields of a response."""
 _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
 
 
@@ -82,26 +93,32 @@ def read_response(body: Object, api_version: str, uid: str, *, may_patch: bool) 
             raise WebhookCallError(f"expected webhook response of {api_version}, Kind=AdmissionReview, got {given}")
         if response.get("uid") != uid:
             raise WebhookCallError(f'expected response.uid="{uid}", got "{response.get("uid") or ""}"')
+    for name, kind in _TYPES.items():
+        if not isinstance(value := response.get(name), kind | None):
+            raise WebhookCallError(f"received invalid webhook response: {name} is of type {type_name(value)}")
     patch, patch_type = response.get("patch"), response.get("patchType")
     if patch and not may_patch:
         raise WebhookCallError("validating webhook may not return response.patch")
+    annotations, warnings = response.get("auditAnnotations") or {}, response.get("warnings") or []
+    if not all(isinstance(text, str) for text in (*annotations.values(), *warnings)):
+        raise WebhookCallError("received invalid webhook response: an annotation or a warning is not a string")
     try:
         result = AdmissionResponse(
             bool(response.get("allowed")),
-            dict(response.get("status") or {}),
-            annotations={str(key): str(value) for key, value in (response.get("auditAnnotations") or {}).items()},
-            warnings=[str(text)[:256] for text in response.get("warnings") or ()],
+            response.get("status") or {},
+            annotations=annotations,
+            warnings=[text[:256] for text in warnings],
         )
         if patch:
             if version == "v1" and patch_type != "JSONPatch":
                 raise WebhookCallError(
-                    f'webhook returned response.patch but not response.patchType, got "{patch_type}"'
+                    f'webhook returned response.patch but not response.patchType, got "{patch_type or ""}"'
                 )
             decoded = msgspec.json.decode(gobase64.decode(patch))
             if not isinstance(decoded, list):
                 raise WebhookCallError("webhook returned a patch that is not a list")
             result.patch = decoded
-    except (TypeError, ValueError, AttributeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise WebhookCallError(f"received invalid webhook response: {error}") from error
     return result
 

@@ -107,6 +107,16 @@ def test_responses_are_checked() -> None:
         ("no base64", read({"patch": "!"}, beta), "received invalid webhook response"),
         ("no object", read({"uid": "1", "status": 5}), "received invalid webhook response"),
         ("empty patch", read({"uid": "1", "patch": ""}, may_patch=False), ""),
+        ("decision as text", read({"uid": "1", "allowed": "false"}), "allowed is of type string"),
+        ("decision as number", read({"uid": "1", "allowed": 1}), "allowed is of type number"),
+        ("no decision", read({"uid": "1", "allowed": None}), ""),
+        ("UID as number", read({"uid": 1}, beta), "uid is of type number"),
+        ("patch as list", read({"uid": "1", "patch": []}), "patch is of type array"),
+        ("type of patch as list", read({"uid": "1", "patchType": []}), "patchType is of type array"),
+        ("annotations as list", read({"uid": "1", "auditAnnotations": []}), "auditAnnotations is of type array"),
+        ("annotation as number", read({"uid": "1", "auditAnnotations": {"a": 1}}), "is not a string"),
+        ("warnings as text", read({"uid": "1", "warnings": "text"}), "warnings is of type string"),
+        ("warning as number", read({"uid": "1", "warnings": [1]}), "is not a string"),
     ):
         assert (expected in found) if expected else not found, (title, found)
 
@@ -115,7 +125,7 @@ def test_decision_has_patch_annotations_and_warnings() -> None:
     patch = [{"op": "test"}]
     response = {
         "uid": "1",
-        "allowed": 1,
+        "allowed": True,
         "status": {"code": 1},
         "patch": encoded(patch),
         "patchType": "JSONPatch",

@@ -85,6 +85,13 @@ async def test_annotations_for_the_policy_are_sent(call: Any, clock: FakeClock) 
         ({}, {"defaultAllow": True}, "one or more images rejected by webhook backend"),
         ("refused", {}, "refused"),
         (None, {}, "the response has no status"),
+        ({"allowed": "false"}, {}, "the status in the response has an invalid field: allowed"),
+        (
+            {"allowed": True, "auditAnnotations": []},
+            {},
+            "the status in the response has an invalid field: auditAnnotations",
+        ),
+        ({"allowed": "false"}, {"defaultAllow": True}, ""),
         ("refused", {"defaultAllow": True}, ""),
         (None, {"defaultAllow": True}, ""),
     ],
