@@ -90,6 +90,7 @@ async def prepare_new(
     await context.admission.admit(call)
     _settle(context, obj, schema)
     metadata = obj["metadata"]
+    _check_admitted(request, resource, metadata)
     _drop_duplicate_owners(request, metadata, " after mutating admission happens")
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = generate_name(metadata)
@@ -114,6 +115,19 @@ async def prepare_new(
     strategy.canonicalize(obj, None)
     await context.admission.validate(call)
     return obj
+
+
+def _check_admitted(request: Request, resource: Resource, metadata: Object) -> None:
+    """Check the identity of a new object after mutating admission, and remove fields that only the server sets.
+
+    :raises ApiError: 400, the namespace or name is not that of the request.
+    """
+    settle_namespace(request, resource, metadata)
+    name, requested = metadata.get("name") or "", request.info.name
+    if request.info.verb != "create" and name != requested:
+        raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({requested})")
+    for field in _SERVER_SET:
+        metadata.pop(field, None)
 
 
 def _settle(context: VerbContext, obj: Object, schema: KindSchema | None) -> None:

@@ -163,6 +163,7 @@ BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"
 MERGE_PATCH = "application/merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
 
 
 def causes(response: Response) -> list[str]:
@@ -197,6 +198,52 @@ async def test_plugins_get_the_name_of_a_new_object() -> None:
     await api.create(MAPS, {"metadata": {"generateName": "b"}})
 
     assert plugin.names == ["a", ""]
+
+
+class Metadata(AdmissionPlugin):
+    """Admission plugin that changes metadata, as a webhook can."""
+
+    def __init__(self, **changes: Any) -> None:
+        self._changes = changes
+
+    async def admit(self, call: AdmissionRequest) -> None:
+        call.obj["metadata"].update(self._changes)
+
+
+NAMESPACE_PROBLEM = "the namespace of the provided object does not match the namespace sent on the request"
+
+
+@pytest.mark.parametrize(
+    ("changes", "method", "code", "message"),
+    [
+        ({"namespace": "other"}, "POST", 400, NAMESPACE_PROBLEM),
+        ({"namespace": "other"}, "PATCH", 400, NAMESPACE_PROBLEM),
+        ({"namespace": ""}, "POST", 201, None),
+        ({"name": "b"}, "POST", 201, None),
+        ({"name": "b"}, "PATCH", 400, "the name of the object (b) does not match the name on the URL (a)"),
+    ],
+)
+async def test_admission_does_not_move_a_new_object(
+    changes: Object, method: str, code: int, message: str | None
+) -> None:
+    api = Api(plugins=[Metadata(**changes)])
+    path, apply = (MAPS, "application/json") if method == "POST" else (f"{MAPS}/a?fieldManager=m", APPLY_PATCH)
+    body = {"apiVersion": "v1", "kind": "ConfigMap", **config_map("a")}
+
+    response = await api.request(method, path, body, content_type=apply)
+
+    assert (response.code, response.obj.get("message")) == (code, message)
+    stored = [record.key for record in api.store.collection("core/configmaps").select()]
+    assert stored == ([f"default/{changes.get('name', 'a')}"] if code == 201 else [])
+
+
+async def test_admission_does_not_set_fields_of_the_server() -> None:
+    deletion = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0, "selfLink": "x"}
+    api = Api(plugins=[Metadata(**deletion, uid="u")])
+
+    metadata = (await api.create(MAPS, config_map("a")))["metadata"]
+
+    assert (metadata.keys() & deletion.keys(), metadata["uid"] == "u") == (set(), False)
 
 
 @pytest.mark.parametrize(
