@@ -8,15 +8,19 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from apiserver_stub.simulation.admission_requests import AdmissionRequests
 from apiserver_stub.simulation.client import MERGE, Lost
 from apiserver_stub.simulation.kubelet import FAILING_IMAGE, Kubelet
 from apiserver_stub.simulation.node import Server
 from apiserver_stub.simulation.reflector import Reflector
 from apiserver_stub.simulation.requests import Requests
+from apiserver_stub.simulation.steps import FAULTS
 from apiserver_stub.simulation.workload_requests import WorkloadRequests, pod_spec
 from nodeagent.base.simulation.steps import Step
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_AFTERWARDS_SECONDS = 300.0
+"""Time for which a fault has effects after its end, such as functions in threads of a slow disk."""
 _QUOTA = {"count/configmaps": "6", "pods": "3", "services": "2"}
 
 
@@ -24,9 +28,15 @@ class Actions:
     """Executes steps."""
 
     def __init__(
-        self, server: Server, requests: Requests, reflectors: Sequence[Reflector], nodes: Sequence[Kubelet]
+        self,
+        server: Server,
+        requests: Requests,
+        admission: AdmissionRequests,
+        reflectors: Sequence[Reflector],
+        nodes: Sequence[Kubelet],
     ) -> None:
         self._server, self._requests, self._reflectors, self._nodes = server, requests, reflectors, nodes
+        self._admission = admission
         self.executed: Counter[str] = Counter()
         self._workloads = WorkloadRequests(requests)
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -34,8 +44,12 @@ class Actions:
     def execute(self, step: Step) -> None:
         """Start one step."""
         self.executed[step.kind] += 1
+        if step.kind in FAULTS or step.kind == "stop":
+            self._server.disturb(step.arguments.get("seconds", 0.0) + _AFTERWARDS_SECONDS)
         self._server.trace.add("step", str(step)[14:])
-        owner = next(each for each in (self, self._workloads, self._requests) if hasattr(each, step.kind))
+        owner = next(
+            each for each in (self, self._workloads, self._admission, self._requests) if hasattr(each, step.kind)
+        )
         function: Callable[..., Coroutine[Any, Any, None] | None] = getattr(owner, step.kind)
         started = function(**step.arguments)
         if started is not None:
@@ -53,6 +67,7 @@ class Actions:
         network.latency.factor, network.loss, loop.thread_factor = 1.0, 0.0, 1.0
         server.database.full = server.files.full = False
         server.database.crash_in, loop.crash_at = None, None
+        self._admission.calm()
         for reflector in self._reflectors:
             reflector.resume()
         for node in self._nodes:

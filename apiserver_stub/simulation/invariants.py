@@ -62,6 +62,8 @@ class Invariants:
         self.history = StoreHistory(violations.report, self.observe)
         self._now = now
         self._requested: dict[str, float] = {}
+        self.observers: list[Callable[[str, Entry], None]] = []
+        """Called after the verification of each change."""
         self._scheduled: set[tuple[str, str]] = set()
         """Jobs of cron jobs, by the UID of the cron job and the name of the job."""
 
@@ -90,6 +92,8 @@ class Invariants:
             self._report(collection, entry, "changed its UID")
         if collection == SERVICES and entry.type != "DELETED":
             self._unique(entry, after)
+        for observer in self.observers:
+            observer(collection, entry)
 
     def _report(self, collection: str, entry: Entry, text: str) -> None:
         self._violations.report(f"{collection} {entry.key} {text} at {entry.revision}")

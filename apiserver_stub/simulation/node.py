@@ -9,6 +9,9 @@ from contextvars import Context
 from pathlib import Path
 from typing import Any
 
+import aiohttp.connector
+
+import apiserver_stub.egress.connector as egress_module
 import apiserver_stub.storage.database as database_module
 import apiserver_stub.storage.sqlite as sqlite_module
 import apiserver_stub.transport.listener as listener_module
@@ -19,6 +22,7 @@ from apiserver_stub.server.startup import start
 from apiserver_stub.simulation.disk import DatabaseDisk
 from apiserver_stub.simulation.history import StoreHistory
 from apiserver_stub.simulation.network import Network, ServerLoop
+from apiserver_stub.simulation.services import FindService, ServiceDialer
 from apiserver_stub.storage import StoreUnavailable
 from apiserver_stub.storage.database import checkpoint
 from apiserver_stub.storage.sqlite import SqliteStore
@@ -39,12 +43,23 @@ class Server:
     """The simulated server.
 
     :param history: observes the store.
+    :param find_service: returns the services that the server calls.
     """
 
-    def __init__(self, seed: object, loop: ServerLoop, directory: Path, history: StoreHistory, trace: Trace) -> None:
+    def __init__(
+        self,
+        seed: object,
+        loop: ServerLoop,
+        directory: Path,
+        history: StoreHistory,
+        trace: Trace,
+        find_service: FindService,
+    ) -> None:
         self.loop, self.clock, self.trace = loop, SimulatedClock(loop), trace
         self._seed, self.history = seed, history
         self.network = Network(seed, loop)
+        self._dialer = ServiceDialer(self.network, find_service)
+        self._disturbances, self._calm_at = 0, 0.0
         self.directory = directory / "data"
         self.files = SimulatedDisk(seed, self.directory, DATABASE)
         self.database = DatabaseDisk(seed, self.directory / DATABASE)
@@ -74,6 +89,7 @@ class Server:
         history, disk, stores, trace = self.history, self.database, self._stores, self.trace
         load, commit, publish = SqliteStore._load, SqliteStore._commit, SqliteStore._publish
         touch, close = SqliteStore._touch, SqliteStore._close_database
+        new_session, dialer = egress_module.new_session, self._dialer
 
         def observed_load(store: SqliteStore) -> None:
             load(store)
@@ -110,11 +126,24 @@ class Server:
             (sqlite_module, "BUSY_BYTES", 256 << 10),
             (database_module, "WAL_LIMIT_BYTES", 512 << 10),
             (listener_module, "_bind", self.network.listen),
+            (egress_module, "new_session", lambda _: new_session(dialer)),
+            (aiohttp.connector, "monotonic", self.loop.time),
             (address_allocation, "_random", random.Random(f"{self._seed}/addresses")),
             (range_allocation, "_random", random.Random(f"{self._seed}/ranges")),
             # Slow, and no connection uses TLS.
             (ssl.SSLContext, "set_default_verify_paths", lambda context: None),
         ]
+
+    def disturb(self, seconds: float) -> None:
+        """Record a fault whose effects last for at most *seconds*."""
+        self._disturbances += 1
+        self._calm_at = max(self._calm_at, self.loop.time() + seconds)
+
+    def calm(self) -> object:
+        """Return a value that is the same at two times if there was no fault between them; ``None`` during one."""
+        if self.running is None or self.loop.time() < self._calm_at:
+            return None
+        return self.process, self._disturbances
 
     @property
     def ready(self) -> bool:

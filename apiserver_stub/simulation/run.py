@@ -11,6 +11,8 @@ from pathlib import Path
 from time import perf_counter
 
 from apiserver_stub.simulation.actions import Actions
+from apiserver_stub.simulation.admission import Reviewed
+from apiserver_stub.simulation.admission_requests import AdmissionRequests
 from apiserver_stub.simulation.client import Client, Lost
 from apiserver_stub.simulation.collections import CONFIG_MAPS, PODS
 from apiserver_stub.simulation.invariants import Invariants
@@ -21,6 +23,7 @@ from apiserver_stub.simulation.node import ADMIN, GROUP, USER, Server
 from apiserver_stub.simulation.reflector import Reflector
 from apiserver_stub.simulation.requests import Requests
 from apiserver_stub.simulation.violations import Violations
+from apiserver_stub.simulation.webhooks import WebhookServer
 from nodeagent.base.simulation.directory import private_directory
 from nodeagent.base.simulation.isolation import isolated
 from nodeagent.base.simulation.loop import BusyLoop, Deadlock
@@ -43,7 +46,8 @@ class _Run:
         self.loop, self.trace = loop, Trace(loop.time)
         self.violations = Violations(self.trace)
         self.invariants = Invariants(self.violations, self.trace, loop.time)
-        self.server = Server(seed, loop, directory, self.invariants.history, self.trace)
+        webhooks = WebhookServer(seed, self.trace, loop.time)
+        self.server = Server(seed, loop, directory, self.invariants.history, self.trace, webhooks.find)
         network, history = self.server.network, self.invariants.history
         self.admin, self.user = Client(network, ADMIN), Client(network, USER)
         self.requests = Requests(self.user, self.invariants, self.violations, self.trace)
@@ -56,7 +60,12 @@ class _Run:
         ]
         self.reflectors = [Reflector(self.user, history, self.violations, *each) for each in watched]
         self.nodes = [Kubelet(self.admin, self.server.clock, number) for number in range(_NODES)]
-        self.actions = Actions(self.server, self.requests, self.reflectors, self.nodes)
+        reviewed = Reviewed(history, self.violations, webhooks, loop.time, self.server.calm)
+        self.invariants.observers.append(reviewed.observe)
+        admission = AdmissionRequests(
+            self.requests, self.invariants, reviewed, self.violations, webhooks, loop.time, self.server.calm
+        )
+        self.actions = Actions(self.server, self.requests, admission, self.reflectors, self.nodes)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def execute(self, steps: Sequence[Step], hours: int) -> None:

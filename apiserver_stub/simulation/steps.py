@@ -6,6 +6,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from apiserver_stub.simulation.admission import INVALID
+from apiserver_stub.simulation.webhooks import BEHAVIORS, HEALTHY, NAMES
 from nodeagent.base.simulation.memory import LONG_HOURS
 from nodeagent.base.simulation.steps import CALM_SECONDS, ROUND_SECONDS, Step
 
@@ -146,6 +148,41 @@ def _service(chance: random.Random) -> dict[str, Any]:
     }
 
 
+def _webhook(chance: random.Random) -> dict[str, Any]:
+    match = chance.choice(("selector", "condition", "condition", "all", INVALID))
+    service = chance.random() < 0.3
+    return {
+        "webhook": chance.choice(NAMES),
+        "policy": chance.choice(("Fail", "Ignore")),
+        "timeout": chance.choice((1, 3, 10, 30)),
+        "match": match,
+        "deletes": chance.random() < 0.5 and match != INVALID and not service,  # It would delay namespaces forever.
+        "again": chance.random() < 0.5,
+        "service": service,
+    }
+
+
+def _delete_webhook(chance: random.Random) -> dict[str, Any]:
+    return {"webhook": chance.choice(NAMES), "service": chance.random() < 0.2}
+
+
+def _behavior(chance: random.Random) -> dict[str, Any]:
+    return {"webhook": chance.choice(NAMES), "behavior": chance.choice((HEALTHY, HEALTHY, *BEHAVIORS))}
+
+
+def _reviewed(chance: random.Random) -> dict[str, Any]:
+    return {"namespace": chance.choice(NAMESPACES), "name": f"reviewed-{chance.randrange(3)}"}
+
+
+def _write_reviewed(chance: random.Random) -> dict[str, Any]:
+    return {
+        **_reviewed(chance),
+        "method": chance.choice(("POST", "POST", "PUT", "PATCH", "APPLY")),
+        "webhooks": [name for name in NAMES if chance.random() < 0.5],
+        "dry_run": chance.random() < 0.1,
+    }
+
+
 def _flood(chance: random.Random) -> dict[str, Any]:
     return {"count": chance.choice((30, 100)), "writes": chance.random() < 0.5}
 
@@ -222,6 +259,11 @@ _KINDS: dict[str, tuple[float, Callable[[random.Random], dict[str, Any]]]] = {
     "delete_widget": (0.3, _widget),
     "create_service": (1.5, _service),
     "delete_service": (1, _service),
+    "apply_webhook": (2, _webhook),
+    "delete_webhook": (0.5, _delete_webhook),
+    "set_webhook": (2, _behavior),
+    "write_reviewed": (8, _write_reviewed),
+    "delete_reviewed": (2, _reviewed),
     "flood": (0.3, _flood),
     "stop": (0.3, _none),
     "crash": (0.6, _crash),
