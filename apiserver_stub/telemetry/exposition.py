@@ -36,10 +36,10 @@ class Page:
         self._families: list[Callable[[], Family]] = []
 
     def counter(self, name: str, text: str, labels: Labels, samples: Iterable[tuple[Labels, float]]) -> None:
-        self._add(name, partial(self._numbers, "counter", name, text, labels, samples))
+        self._add(name, partial(_numbers, self._choice, "counter", name, text, labels, samples))
 
     def gauge(self, name: str, text: str, labels: Labels, samples: Iterable[tuple[Labels, float]]) -> None:
-        self._add(name, partial(self._numbers, "gauge", name, text, labels, samples))
+        self._add(name, partial(_numbers, self._choice, "gauge", name, text, labels, samples))
 
     def histogram(
         self,
@@ -55,7 +55,7 @@ class Page:
         :param deprecated: the release since which it is on its way out.
         """
         if self._choice.hidden or not deprecated:
-            self._add(name, partial(self._histogram, name, text, labels, samples, deprecated))
+            self._add(name, partial(_histogram, self._choice, name, text, labels, samples, deprecated))
 
     def text(self) -> tuple[bytes, str]:
         """Return the page and its media type."""
@@ -65,42 +65,45 @@ class Page:
         if name not in self._choice.disabled:
             self._families.append(family)
 
-    def _histogram(
-        self, name: str, text: str, labels: Labels, samples: Iterable[tuple[Labels, Buckets]], deprecated: str
-    ) -> Family:
-        merged: dict[Labels, Buckets] = {}
-        for values, buckets in samples:
-            shown = self._shown(name, labels, values)
-            if shown not in merged:
-                merged[shown] = Buckets(buckets.bounds)
-            merged[shown].add(buckets)
-        family = Family(name, "histogram", text, labels, deprecated=deprecated)
-        for values in sorted(merged):
-            family.add_buckets(merged[values], *values)
-        return family
-
-    def _numbers(
-        self, kind: str, name: str, text: str, labels: Labels, samples: Iterable[tuple[Labels, float]]
-    ) -> Family:
-        merged: dict[Labels, float] = {}
-        for values, value in samples:
-            shown = self._shown(name, labels, values)
-            merged[shown] = merged.get(shown, 0) + value
-        family = Family(name, kind, text, labels)
-        for values in sorted(merged):
-            family.add(merged[values], *values)
-        return family
-
-    def _shown(self, name: str, labels: Labels, values: Labels) -> Labels:
-        allowed = self._choice.allowed
-        if not allowed:
-            return values
-        return tuple(
-            value if (known := allowed.get((name, label))) is None or value in known else UNEXPECTED
-            for label, value in zip(labels, values, strict=True)
-        )
-
 
 def counts_of(counts: Mapping[str, int]) -> list[tuple[Labels, float]]:
     """Return the samples of *counts* that are not zero, by their only label."""
     return [((name,), count) for name, count in counts.items() if count]
+
+
+def _histogram(
+    choice: Choice, name: str, text: str, labels: Labels, samples: Iterable[tuple[Labels, Buckets]], deprecated: str
+) -> Family:
+    merged: dict[Labels, Buckets] = {}
+    for values, buckets in samples:
+        shown = _shown(choice, name, labels, values)
+        if shown not in merged:
+            merged[shown] = Buckets(buckets.bounds)
+        merged[shown].add(buckets)
+    family = Family(name, "histogram", text, labels, deprecated=deprecated)
+    for values in sorted(merged):
+        family.add_buckets(merged[values], *values)
+    return family
+
+
+def _numbers(
+    choice: Choice, kind: str, name: str, text: str, labels: Labels, samples: Iterable[tuple[Labels, float]]
+) -> Family:
+    merged: dict[Labels, float] = {}
+    for values, value in samples:
+        shown = _shown(choice, name, labels, values)
+        merged[shown] = merged.get(shown, 0) + value
+    family = Family(name, kind, text, labels)
+    for values in sorted(merged):
+        family.add(merged[values], *values)
+    return family
+
+
+def _shown(choice: Choice, name: str, labels: Labels, values: Labels) -> Labels:
+    allowed = choice.allowed
+    if not allowed:
+        return values
+    return tuple(
+        value if (known := allowed.get((name, label))) is None or value in known else UNEXPECTED
+        for label, value in zip(labels, values, strict=True)
+    )

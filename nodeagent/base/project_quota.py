@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
+import functools
 import os
 import struct
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ _GET_XATTR, _SET_XATTR = 0x801C581F, 0x401C5820
 _INHERIT = 0x200
 _USAGE = struct.Struct("=8QI4x")
 """``struct if_dqblk``: block limits, used bytes, inode limits, used inodes, times, valid fields."""
+_Usage = ctypes.c_char * _USAGE.size
 _USED_BYTES, _USED_INODES = 2, 5
 _GET_QUOTA_OF_PROJECT = (0x800007 << 8) | 2
 _QUOTACTL_FD = 443
@@ -60,7 +62,7 @@ def project_usage(directory: Path, project: int) -> ProjectUsage:
 
     :raises OSError: project quotas are disabled on the file system (``ESRCH``), or the kernel is too old (``ENOSYS``).
     """
-    content = ctypes.create_string_buffer(_USAGE.size)
+    content = _Usage()
     with _opened(directory) as descriptor:
         try:
             _quotactl(descriptor, _GET_QUOTA_OF_PROJECT, project, content)
@@ -90,8 +92,12 @@ def _ioctl(descriptor: int, command: int, content: bytearray) -> None:
     fcntl.ioctl(descriptor, command, content, True)
 
 
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def _quotactl(descriptor: int, command: int, identifier: int, content: ctypes.Array[ctypes.c_char]) -> None:
-    library = ctypes.CDLL(None, use_errno=True)
-    if library.syscall(_QUOTACTL_FD, descriptor, ctypes.c_uint(command), ctypes.c_uint(identifier), content):
+    if _libc().syscall(_QUOTACTL_FD, descriptor, ctypes.c_uint(command), ctypes.c_uint(identifier), content):
         number = ctypes.get_errno() or errno.EINVAL
         raise OSError(number, os.strerror(number))

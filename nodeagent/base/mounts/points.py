@@ -19,7 +19,9 @@ CORRUPTED = frozenset(
 
 _AT_FDCWD, _AT_SYMLINK_NOFOLLOW, _AT_NO_AUTOMOUNT, _AT_STATX_DONT_SYNC = -100, 0x100, 0x800, 0x4000
 _ATTR_MOUNT_ROOT = 0x2000
-_STATX_BYTES, _ATTRIBUTES, _ATTRIBUTES_MASK = 256, 8, 56
+_ATTRIBUTES, _ATTRIBUTES_MASK = 8, 56
+_Statx = ctypes.c_char * 256
+"""Created once: such a type is in a cycle with itself."""
 
 
 def is_mount_point(path: Path, *, dir_fd: int | None = None) -> bool:
@@ -81,7 +83,7 @@ def _libc() -> ctypes.CDLL:
 
 def _attributes(path: Path, dir_fd: int | None) -> tuple[int, int]:
     """Return the attributes of *path*, and those that the kernel supports."""
-    buffer = ctypes.create_string_buffer(_STATX_BYTES)
+    buffer = _Statx()
     flags = _AT_SYMLINK_NOFOLLOW | _AT_NO_AUTOMOUNT | _AT_STATX_DONT_SYNC
     if _libc().statx(_AT_FDCWD if dir_fd is None else dir_fd, os.fsencode(path), flags, 0, buffer) != 0:
         number = ctypes.get_errno()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 import subprocess
 import sys
 
 import pytest
 
+from nodeagent.base import malloc
 from nodeagent.base.malloc import trim_eagerly
 
 
@@ -22,14 +22,14 @@ class Library:
 
 def test_threads_share_an_arena_that_is_trimmed_early(monkeypatch: pytest.MonkeyPatch) -> None:
     library = Library()
-    monkeypatch.setattr(ctypes, "CDLL", lambda _name: library)
+    monkeypatch.setattr(malloc, "_libc", lambda: library)
     trim_eagerly()
     assert library.calls[0] == (-8, 1)
     assert {parameter for parameter, _ in library.calls} == {-8, -1, -3}
 
 
 def test_library_without_mallopt_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ctypes, "CDLL", lambda _name: object())
+    monkeypatch.setattr(malloc, "_libc", object)
     trim_eagerly()
 
 
