@@ -72,4 +72,4 @@ def allocate_seats(seats: int, levels: Sequence[SeatTarget]) -> list[int]:
             low = middle
         else:
             high = middle
-    return [round(share) for share in allocation(high)]
+    return [math.floor(share + 0.5) for share in allocation(high)]  # Halves are rounded up, as upstream.

@@ -19,6 +19,11 @@ def test_seats_are_within_minimum_and_maximum() -> None:
     assert allocate_seats(100, [SeatTarget(0, 20, 90), SeatTarget(0, 1000, 10)]) == [20, 80]
 
 
+def test_half_seats_are_rounded_up() -> None:
+    assert allocate_seats(5, [SeatTarget(0, 100, 10), SeatTarget(0, 100, 10)]) == [3, 3]
+    assert allocate_seats(1, [SeatTarget(0, 100, 10), SeatTarget(0, 100, 10)]) == [1, 1]
+
+
 def test_all_seats_are_allocated_without_demand() -> None:
     assert allocate_seats(100, [SeatTarget(0, 100, 0), SeatTarget(0, 100, 0)]) == [50, 50]
 
