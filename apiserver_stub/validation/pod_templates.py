@@ -96,9 +96,9 @@ def validate_at_most(status: Object, names: tuple[str, ...], limit: str, field: 
 
 
 def validate_collisions(new: Object, old: Object, field: str) -> list[Cause]:
-    """Return the error of a decremented number of hash collisions; *new* and *old* are statuses."""
+    """Return the error of a decremented or removed number of hash collisions; *new* and *old* are statuses."""
     before, after = old.get("collisionCount"), new.get("collisionCount")
-    if before is None or (after or 0) >= before:
+    if before is None or (after is not None and after >= before):
         return []
     return [invalid_value(f"{field}.collisionCount", after or 0, "cannot be decremented")]
 
