@@ -70,10 +70,11 @@ class ResourceQuotas:
             return
         namespace = record.key.partition("/")[0]
         self._usage.drop(collection, record.key)
-        if collection == COLLECTION and namespace in self._quotas:
-            self._quotas[namespace].pop(record.key, None)
-            if not self._quotas[namespace]:
-                del self._quotas[namespace]
+        if collection == COLLECTION:
+            quotas = self._quotas.get(namespace, {})
+            quotas.pop(record.key, None)
+            if not quotas:
+                self._quotas.pop(namespace, None)
         self._queue_quotas_of(namespace)
 
     def _queue_quotas_of(self, namespace: str) -> None:

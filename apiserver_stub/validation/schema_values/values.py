@@ -72,7 +72,7 @@ def validator_of(schema: Object) -> Validator:
 
 def _ratcheted(value: Any, old: Any, errors: list[Cause], before: int, count: int) -> int:
     """Drop the new errors if *value* is not changed; return *count*."""
-    if len(errors) > before and old is not UNKNOWN and value == old:
+    if len(errors) != before and old is not UNKNOWN and value == old:
         del errors[before:]
     return count
 

@@ -151,3 +151,22 @@ async def test_dash_is_standard_output(capfd: pytest.CaptureFixture[str], monkey
     await write(LogFile("-", rotation=Rotation(max_mib=1)), b"line\n", LINE, LINE)
 
     assert capfd.readouterr().out == "line\n" + 2 * LINE.decode()
+
+
+@pytest.mark.parametrize("path", ["", "audit.log"])
+async def test_error_names_the_file_or_standard_output(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int, data: memoryview) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("sys.stdout.fileno", lambda: 1, raising=False)
+    name = str(tmp_path / path) if path else "-"
+    file = LogFile(name)
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(AuditError) as error:
+        await file.write([LINE])
+    monkeypatch.undo()
+    await file.close()
+
+    assert str(error.value) == f"{name if path else 'standard output'}: No space left on device"

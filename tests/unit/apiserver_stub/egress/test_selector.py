@@ -42,6 +42,20 @@ def test_invalid_configuration_is_rejected(document: Any, problem: str) -> None:
     assert problem in str(error.value)
 
 
+def test_all_problems_are_reported_and_several_are_in_brackets() -> None:
+    document = _document("foo", "Direct")
+    unsupported = 'service.connection: Unsupported value: "foo": supported values: "cluster", "controlplane", "etcd"'
+    start = "failed to validate egress selector configuration: "
+    with pytest.raises(EgressError) as one:
+        read(document, Identity())
+    document["egressSelections"] += _document("etcd", "Direct")["egressSelections"] * 2
+    with pytest.raises(EgressError) as two:
+        read(document, Identity())
+
+    assert str(one.value) == start + unsupported
+    assert str(two.value) == f'{start}[{unsupported}, egressSelections.name: Duplicate value: "etcd"]'
+
+
 @pytest.mark.parametrize("name", ["cluster", "controlplane", "etcd"])
 def test_egress_is_selected_by_name(name: str) -> None:
     socket = read(_document(name, "HTTPConnect", uds={"udsName": "/run/s"}), Identity())

@@ -118,3 +118,15 @@ def test_resources_of_a_group_version_are_sorted() -> None:
     )]  # fmt: skip
 
     assert [(item.version, item.plural) for item in Registry(found).of("g", "v1")] == [("v1", "as"), ("v1", "bs")]
+
+
+def test_changes_of_declared_fields_increment_the_generation() -> None:
+    class Counted(Strategy):
+        counted = ("spec", "template")
+
+    old = _object()
+
+    assert not Counted().is_counted(_object(labels={"a": "1"}), old)
+    assert Counted().is_counted({**old, "spec": {"a": 2}}, old)
+    assert Counted().is_counted({**old, "template": {}}, old)
+    assert not Strategy().is_counted({**old, "spec": {"a": 2}}, old)

@@ -302,3 +302,13 @@ def test_administrative_access_takes_a_device_once_per_claim():
 
     assert allocate(TWO, claim(one, two)) == [["a", "b"]]
     assert allocate(TWO, claim(one), claim(two)) == [["a"], ["a"]]
+
+
+def test_shared_device_that_is_left_out_again_consumes_no_counters():
+    counters = {"name": "bus", "counters": {"lanes": {"value": "1"}}}
+    needed = {"consumesCounters": [{"counterSet": "bus", "counters": {"lanes": {"value": "1"}}}]}
+    shared = {"allowMultipleAllocations": True, **needed}
+    devices = pool_slice(device("a", **shared), device("b", "large", **shared), sharedCounters=[counters])
+    only_large = f'device.attributes["{DRIVER}"].model == "large"'
+
+    assert allocate([devices], claim(request("any"), request("large", only_large))) == [["b", "b"]]

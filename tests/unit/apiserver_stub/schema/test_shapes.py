@@ -34,3 +34,21 @@ def test_api_versions_that_clients_choose_are_not_kept(kind: str) -> None:
     del version
     gc.collect()
     assert kept() is None
+
+
+@pytest.mark.parametrize(
+    ("name", "minor", "expected"),
+    [
+        ("resources", 31, False),
+        ("resources", 32, True),
+        ("hostnameOverride", 33, False),
+        ("hostnameOverride", 34, True),
+        ("containers", 29, True),
+        ("resources", None, True),
+    ],
+)
+def test_fields_exist_from_the_release_that_added_them(name: str, minor: int | None, *, expected: bool) -> None:
+    pod = shapes.of("v1", "Pod", "k8s.io")
+    assert pod is not None
+
+    assert (name in pod.child("spec").members_at(minor)) is expected

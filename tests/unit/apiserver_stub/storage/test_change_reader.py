@@ -116,3 +116,13 @@ async def test_closed_reader_is_dropped(pods: Collection) -> None:
     gc.collect()
 
     assert dropped() is None
+
+
+def test_reader_that_has_not_reached_its_topic_can_be_closed(pods: Collection) -> None:
+    start = pods.end
+    put(pods, "a", 11)
+    reader = reader_of(pods, "a", start)
+
+    reader.close()
+
+    assert revisions(reader) == [11]

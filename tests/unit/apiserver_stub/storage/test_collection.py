@@ -8,6 +8,7 @@ import pytest
 
 from apiserver_stub.storage import Change, Collection, Compacted, Record
 from apiserver_stub.storage import collection as module
+from apiserver_stub.storage.collection import UnreadableValue
 
 
 @pytest.fixture
@@ -37,6 +38,14 @@ def test_records_are_listed_by_namespace_in_key_order(pods: Collection) -> None:
     assert keys(pods.select("a/")) == ["a/1", "a/9"]
     assert keys(pods.select("b/", "b/1\0")) == ["b/2"]
     assert keys(pods.select("", "ab/")) == ["ab/1", "b/1", "b/2"]
+
+
+def test_unreadable_value_exists_but_is_not_a_record(pods: Collection) -> None:
+    put(pods, "a", 11)
+    pods.unreadable["b"] = UnreadableValue(12, b"", "encrypted", False)
+
+    assert [pods.exists(key) for key in ("a", "b", "c")] == [True, True, False]
+    assert pods.get("b") is None
 
 
 def test_keys_of_deleted_records_are_dropped_though_no_client_lists_them(pods: Collection) -> None:

@@ -151,3 +151,18 @@ async def test_encrypted_store_without_keys_reports_an_error(tmp_path: Path) -> 
         assert bare.collection(SECRETS).first_unreadable() is not None
     finally:
         await bare.close()
+
+
+async def test_removed_undecryptable_value_is_not_loaded_again(tmp_path: Path) -> None:
+    async with opened(tmp_path, keys("a")) as store:
+        await store.update(SECRETS, KEY, put())
+        await store.update(SECRETS, "other/s", put())
+        last = store.revision
+    async with opened(tmp_path, keys("b")) as store:
+        collection = store.collection(SECRETS)
+        before = collection.exists(KEY)
+        await store.remove_unreadable(SECRETS, KEY)
+        assert (before, collection.exists(KEY), collection.exists("other/s")) == (True, False, True)
+    async with opened(tmp_path, keys("a")) as store:
+        assert [record.key for record in store.collection(SECRETS).select()] == ["other/s"]
+        assert store.revision == last

@@ -10,6 +10,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtensionOID
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.validation.pod_certificate_requests import public_bytes
@@ -20,12 +21,20 @@ HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 KEY, OTHER_KEY = ed25519.Ed25519PrivateKey.generate(), ed25519.Ed25519PrivateKey.generate()
 
 
-def chain(start: datetime = NOW, lifetime: timedelta = HOUR, key: Any = KEY, dns: str = "a.example.com") -> str:
+def chain(
+    start: datetime = NOW, lifetime: timedelta = HOUR, key: Any = KEY, dns: str = "a.example.com", email: str = "a@b"
+) -> str:
     name = x509.Name([])
     builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
     builder = builder.serial_number(1).not_valid_before(start).not_valid_after(start + lifetime)
-    builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(dns)]), critical=False)
+    builder = builder.add_extension(alternative_names(dns, email), critical=False)
     return builder.sign(key, None).public_bytes(Encoding.PEM).decode()
+
+
+def alternative_names(dns: str, email: str) -> x509.UnrecognizedExtension:
+    """Return the subject alternative names in DER: the library rejects some invalid ones."""
+    names = b"".join(bytes([tag, len(name)]) + name.encode() for tag, name in ((0x82, dns), (0x81, email)))
+    return x509.UnrecognizedExtension(ExtensionOID.SUBJECT_ALTERNATIVE_NAME, bytes([0x30, len(names)]) + names)
 
 
 def condition(type_: str) -> Object:
@@ -95,6 +104,21 @@ def problems(new: Object, old: Object | None = None) -> list[str]:
 )
 def test_issued_certificate_matches_the_request(new: Object, expected: str) -> None:
     assert problems(new) == ([expected] if expected else [])
+
+
+@pytest.mark.parametrize(
+    ("dns", "email", "expected"),
+    [
+        ("", "a@b", "leaf certificate should not contain empty DNSName"),
+        (".a", "a@b", "leaf certificate's DNSName should not start or end with '.'"),
+        ("a.", "a@b", "leaf certificate's DNSName should not start or end with '.'"),
+        ("a", "@b", "leaf certificate should not contain invalid EmailAddress"),
+        ("a", "a@", "leaf certificate should not contain invalid EmailAddress"),
+        ("a", "a", "leaf certificate should not contain invalid EmailAddress"),
+    ],
+)
+def test_names_of_the_certificate_are_validated(dns: str, email: str, expected: str) -> None:
+    assert problems(status(chain(dns=dns, email=email))) == [f"status.certificateChain: {expected}"]
 
 
 def test_decided_status_is_immutable() -> None:

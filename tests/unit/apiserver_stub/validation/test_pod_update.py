@@ -118,6 +118,17 @@ def test_gated_pods_accept_additions_to_node_affinity(terms: list[list[str]], co
     assert len(changed(old, lambda spec: spec.update(affinity=affinity(*terms)))) == count
 
 
+@pytest.mark.parametrize(("old", "new", "count"), [({}, {}, 0), ({}, {"matchFields": []}, 0), ({}, None, 1)])
+def test_empty_term_of_node_affinity_stays_empty(old: dict[str, Any], new: dict[str, Any] | None, count: int) -> None:
+    def affinity(term: dict[str, Any]) -> dict[str, Any]:
+        return {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": [term]}}}
+
+    term = {"matchExpressions": [{"key": "a", "operator": "Exists"}]} if new is None else new
+    stored = pod(schedulingGates=[{"name": "a"}], affinity=affinity(old))
+
+    assert len(changed(stored, lambda spec: spec.update(affinity=affinity(term)))) == count
+
+
 def test_stored_pods_are_exempt_from_rules_that_they_break() -> None:
     selector = {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b c"]}]}
     old = pod(

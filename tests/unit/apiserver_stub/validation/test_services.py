@@ -239,3 +239,19 @@ def test_addresses_of_balancers_are_warned_about() -> None:
     (warning,) = balancer_warnings(status, "status.loadBalancer", rules_of(33).addresses)
     assert warning.startswith('status.loadBalancer.ingress[0]: non-standard IP address "010.0.0.1" is invalid')
     assert balancer_warnings(status, "status.loadBalancer", rules_of(29).addresses) == []
+
+
+@pytest.mark.parametrize(
+    ("hints", "mode", "expected"),
+    [
+        (None, "Auto", []),
+        ("Auto", None, []),
+        ("Auto", "Auto", []),
+        ("Auto", "Disabled", ["Invalid metadata.annotations[service.kubernetes.io/topology-mode]"]),
+    ],
+)
+def test_annotations_for_topology_aware_routing_agree(hints: str | None, mode: str | None, expected: list[str]) -> None:
+    names = {"service.kubernetes.io/topology-aware-hints": hints, "service.kubernetes.io/topology-mode": mode}
+    service = _service(annotations={name: value for name, value in names.items() if value is not None})
+
+    assert _texts(validate_service(service, Identity())) == expected

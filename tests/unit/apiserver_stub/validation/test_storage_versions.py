@@ -49,6 +49,25 @@ def test_entry_is_validated(change: dict[str, Any], field: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("version", "problem"),
+    [
+        ("/v1", "group part: must be non-empty"),
+        ("A/v1", "group part: a lowercase RFC 1123 subdomain must consist of"),
+        ("apps/", "version part: must be non-empty"),
+        ("apps/V", "version part: a DNS-1035 label must consist of"),
+        ("a/b/c", "an apiVersion is a DNS-1035 label"),
+    ],
+)
+def test_parts_of_a_version_are_named_in_errors(version: str, problem: str) -> None:
+    entry = {**ENTRY, "encodingVersion": version, "decodableVersions": [version]}
+
+    causes = validate_storage_version_status({"storageVersions": [entry], "commonEncodingVersion": version})
+
+    (message,) = [cause.message for cause in causes if cause.field.endswith("encodingVersion")]
+    assert problem in message
+
+
+@pytest.mark.parametrize(
     ("versions", "common", "text"),
     [
         (["apps/v1"], None, 'Invalid value: "null": the common encoding version is apps/v1'),
