@@ -129,16 +129,17 @@ class SystemdBus:
         async with self._connecting:
             if self._bus is None or not self._bus.connected:
                 bus = MessageBus(self._address, bus_type=BusType.SYSTEM)
+                rule = f"type='signal',interface='{_MANAGER}',member='JobRemoved',path='{_PATH}'"
+                driver = ("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus")
                 try:
-                    self._bus = await bus.connect()
+                    await bus.connect()
+                    bus.add_message_handler(self._on_message)
+                    await bus.call(Message(*driver, "AddMatch", signature="s", body=[rule]))
+                    await bus.call(Message(_NAME, _PATH, _MANAGER, "Subscribe"))
                 except BaseException:
                     bus.disconnect()
                     raise
-                rule = f"type='signal',interface='{_MANAGER}',member='JobRemoved',path='{_PATH}'"
-                driver = ("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus")
-                await bus.call(Message(*driver, "AddMatch", signature="s", body=[rule]))
-                bus.add_message_handler(self._on_message)
-                await bus.call(Message(_NAME, _PATH, _MANAGER, "Subscribe"))
+                self._bus = bus
             return self._bus
 
     def _on_message(self, message: Message) -> None:
