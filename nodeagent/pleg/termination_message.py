@@ -36,7 +36,7 @@ async def with_message(container: RuntimeContainerStatus) -> RuntimeContainerSta
 
 def _read(message_path: str, log_path: str) -> str:
     text = _tail(message_path, MAX_MESSAGE_BYTES) if message_path else b""
-    if not text.strip() and log_path:
+    if not text and log_path:
         return _log_tail(log_path)
     return text.decode(errors="replace")
 

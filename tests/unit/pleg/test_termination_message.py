@@ -46,6 +46,14 @@ async def test_long_message_is_truncated_to_its_end(tmp_path):
     assert await message_of(tmp_path, b"x" * 5000 + b"cause") == "x" * 4091 + "cause"
 
 
+async def test_message_of_a_successful_container_is_read(tmp_path):
+    assert await message_of(tmp_path, b"done", log=line("log"), exit_code=0) == "done"
+
+
+async def test_message_of_white_space_is_not_replaced_by_the_log(tmp_path):
+    assert await message_of(tmp_path, b" \n", log=line("log")) == " \n"
+
+
 async def test_log_tail_is_used_for_failed_container_without_message(tmp_path):
     log = line("one") + line("par", "P") + line("tial") + line("") + line("last words")
     assert await message_of(tmp_path, b"", log=log) == "one\npartial\n\nlast words"
