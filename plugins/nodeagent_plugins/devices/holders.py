@@ -27,9 +27,11 @@ def note_unhealthy(
         return
     for (uid, container), name, assignment in reservations.allocations:
         pod = context.pods.get(uid) if name == resource.name else None
-        for id in sorted(set(devices).intersection(assignment.ids)) if pod is not None else ():
+        if pod is None:
+            continue
+        for id in sorted(set(devices).intersection(assignment.ids)):
             health = resource.health(id)
-            if health.health == "Unhealthy" and pod is not None:
+            if health.health == "Unhealthy":
                 detail = f": {health.message}" if health.message else ""
                 note = f"Device {id} of {name} in container {container} is unhealthy{detail}"
                 context.recorder.record(pod.reference(), EventType.WARNING, "DeviceUnhealthy", note)
