@@ -211,6 +211,32 @@ def test_invalid_flag_is_reported_with_its_name(flag, rule):
     assert problems_of(flag) == [(flag.partition("=")[0], rule)]
 
 
+@pytest.mark.parametrize(
+    ("key", "permitted"),
+    [
+        ("role", True),
+        ("example.com/role", True),
+        ("notkubernetes.io/role", True),
+        ("kubernetes.io/hostname", True),
+        ("kubernetes.io/role", False),
+        ("k8s.io/role", False),
+        ("x.k8s.io/arch", False),
+        ("kubelet.kubernetes.io/role", True),
+        ("pool.node.kubernetes.io/role", True),
+        ("mynode.kubernetes.io/role", False),
+        ("node-role.kubernetes.io/worker", False),
+        ("beta.kubernetes.io/instance-type", True),
+        ("beta.kubernetes.io/hostname", False),
+        ("topology.kubernetes.io/region", True),
+        ("topology.kubernetes.io/rack", False),
+        ("failure-domain.beta.kubernetes.io/zone", True),
+    ],
+)
+def test_node_sets_only_permitted_labels_of_kubernetes(key, permitted):
+    rules = [rule for _, rule in problems_of(f"--node-labels={key}=x")]
+    assert rules == ([] if permitted else ["must not be set by a node below kubernetes.io or k8s.io"])
+
+
 def test_node_flags_set_settings():
     settings = settings_of(
         "--kubeconfig=/k",

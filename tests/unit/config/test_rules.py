@@ -134,6 +134,7 @@ WRONG = [
         "repeats the taint with effect NoExecute",
     ),
     ("shutdownGracePeriod: 500ms", "shutdownGracePeriod", "must be 0 or at least 1s"),
+    ("shutdownGracePeriod: 999ms", "shutdownGracePeriod", "must be 0 or at least 1s"),
     ("shutdownGracePeriod: -1s", "shutdownGracePeriod", "must be 0 or at least 1s"),
     (
         "shutdownGracePeriod: 10s\nshutdownGracePeriodCriticalPods: 10s",
@@ -596,6 +597,8 @@ RIGHT = [
     "cpuCFSQuotaPeriod: 1s\nfeatureGates: {CustomCPUCFSQuotaPeriod: true}",
     "memorySwap: {swapBehavior: UnlimitedSwap}\nfeatureGates: {NodeSwap: true}",
     "memoryThrottlingFactor: 1",
+    "shutdownGracePeriod: 1s",
+    "shutdownGracePeriod: 3s\nshutdownGracePeriodCriticalPods: 1s",
     "oomScoreAdj: -1000",
     "imageGCHighThresholdPercent: 100",
     "imageMaximumGCAge: 1h\nfeatureGates: {ImageMaximumGCAge: true}",

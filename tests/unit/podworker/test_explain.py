@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
@@ -22,7 +22,8 @@ from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus, 
 from nodeagent.errors import ClaimError, DevicesNotReady, RuntimeUnavailable, VolumeError
 from nodeagent.event_journal import MAX_EVENTS_PER_POD, MAX_PODS, EventJournal
 from nodeagent.model.meta import ObjectReference
-from nodeagent.podworker.explain import LONG_SECONDS, Explainer
+from nodeagent.model.pod import PodStatus
+from nodeagent.podworker.explain import LONG_SECONDS, Explainer, _failure
 from nodeagent.podworker.remedies import remedy
 from nodeagent.testing import FakeRecorder, make_container, make_context, make_pod
 from tests.unit.podworker.harness import Harness, living
@@ -587,3 +588,48 @@ async def test_block_devices_count_as_volumes(clock, tmp_path):
         await clock.advance(1)
         found = await harness.why()
     assert found.blocking is Stage.VOLUMES and found.cause == "1 to set up"
+
+
+async def test_note_has_the_time_since_which_the_pod_is_not_ready(clock, tmp_path):
+    harness = ExplainerHarness(clock, tmp_path)
+    harness.syncer = Waits(VolumeError("no volume"))
+    async with living(harness):
+        await harness.publish(make_pod())
+        await clock.advance(1)
+        since = clock.wall() - timedelta(seconds=LONG_SECONDS)
+        recent, long = ({"lastTransitionTime": (since + timedelta(seconds=more)).isoformat()} for more in (1, 0))
+
+        def note(**conditions):
+            listed = [{"type": name, **fields} for name, fields in conditions.items()]
+            status = msgspec.convert({"phase": "Pending", "conditions": listed}, PodStatus)
+            return harness.explainer.note(make_pod(status=status))
+
+        assert note(Ready={"status": "False", **long}) == "volumes: no volume"
+        assert note(Ready={"status": "False", **recent}, ContainersReady={"status": "False", **long}) == ""
+        assert note(ContainersReady={"status": "False", **long}, Ready={"status": "True", **long}) == ""
+        assert note() == ""
+
+
+@pytest.mark.parametrize(
+    ("fields", "cause"),
+    [
+        ({"reason": "Evicted", "message": "no memory"}, "Evicted: no memory"),
+        ({"reason": "Evicted"}, "Evicted"),
+        ({"message": "no memory"}, "no memory"),
+        ({}, "first exited with code 2, main exited with code 3"),
+    ],
+)
+def test_failed_pod_has_the_reason_of_its_status_or_the_exit_codes(fields, cause):
+    def ended(name, code):
+        return {
+            "name": name,
+            "ready": False,
+            "restartCount": 0,
+            "image": "",
+            "imageID": "",
+            "state": {"terminated": {"exitCode": code}},
+        }
+
+    statuses = {"initContainerStatuses": [ended("first", 2)]}
+    statuses["containerStatuses"] = [ended("main", 3), ended("other", 0), {**ended("x", 0), "state": {}}]
+    assert _failure(msgspec.convert({"phase": "Failed", **statuses, **fields}, PodStatus)) == cause

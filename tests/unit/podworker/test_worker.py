@@ -173,6 +173,16 @@ async def test_pod_past_active_deadline_fails(harness):
     assert harness.runtime.running() == []
 
 
+async def test_pod_fails_exactly_at_its_active_deadline(harness):
+    pod = make_pod("job", active_deadline_seconds=30)
+    await harness.publish(pod)
+    start_time = harness.workers.status(pod.uid).start_time
+
+    await harness.clock.advance(30 - (harness.clock.wall() - start_time).total_seconds())
+
+    assert harness.workers.status(pod.uid).reason == "DeadlineExceeded"
+
+
 async def test_killed_pod_fails_with_status_reason(harness):
     pod = make_pod("web")
     await harness.publish(pod)

@@ -85,6 +85,31 @@ async def test_event_stream_reports_changes_with_the_state_of_the_pod(clock):
         await anext(stream)
 
 
+async def test_sandboxes_of_a_pod_have_successive_attempts(runtime):
+    pod, other = make_pod("web"), make_pod("other")
+    runtime.start("main", pod)
+    runtime.start("more", pod)
+    runtime.start("main", other)
+    (first,) = [each.id for each in await runtime.list_sandboxes() if each.uid == pod.uid]
+    runtime.kill_sandbox(first)
+    runtime.start("main", pod)
+    assert sorted((each.uid, each.attempt) for each in await runtime.list_sandboxes()) == [
+        (other.uid, 0),
+        (pod.uid, 0),
+        (pod.uid, 1),
+    ]
+
+
+async def test_changes_are_notified_only_if_the_runtime_supports_it(clock):
+    with pytest.raises(NotImplementedError):
+        await anext(FakeRuntime(clock).changes())
+    runtime = FakeRuntime(clock, notifies=True)
+    first = asyncio.create_task(anext(runtime.changes()))
+    await clock.advance(0)
+    runtime.start("web")
+    await first
+
+
 async def test_container_requires_an_image_in_the_store(clock):
     images = FakeImages()
     runtime = FakeRuntime(clock, images=images)

@@ -247,8 +247,7 @@ def _make_terminal(root: int) -> int:
     fcntl.ioctl(master, 0x40045431, struct.pack("i", 0))  # TIOCSPTLCK: unlock.
     number = struct.unpack("i", fcntl.ioctl(master, 0x80045430, b"\0" * 4))[0]  # TIOCGPTN
     with opened(root, f"dev/pts/{number}") as slave, opened(root, "dev/console", create=FILE) as point:
-        if os.major(os.fstat(slave).st_rdev) not in _PTS_MAJORS:
-            raise OSError(errno.EPERM, "/dev/pts is not that of the container")
+        _check_terminal(slave)
         syscalls.mount(proc_path(slave), proc_path(point), flags=syscalls.MS_BIND)
     return master
 
@@ -257,6 +256,11 @@ def _check_device(descriptor: int, number: int, path: str) -> None:
     about = os.fstat(descriptor)
     if not stat.S_ISCHR(about.st_mode) or about.st_rdev != number:
         raise OSError(errno.EPERM, f"{path} is another file")
+
+
+def _check_terminal(descriptor: int) -> None:
+    if os.major(os.fstat(descriptor).st_rdev) not in _PTS_MAJORS:
+        raise OSError(errno.EPERM, "/dev/pts is not that of the container")
 
 
 def _mount_above(root: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
 from collections.abc import Iterator
@@ -11,7 +12,15 @@ from typing import Any
 
 import pytest
 
-from nodeagent_plugins.embedded_runtime.helpers import oci, oci_cgroups, oci_process, own_copy, pause, syscalls
+from nodeagent_plugins.embedded_runtime.helpers import (
+    oci,
+    oci_cgroups,
+    oci_process,
+    oci_root,
+    own_copy,
+    pause,
+    syscalls,
+)
 from nodeagent_plugins.embedded_runtime.helpers.confined import DIRECTORY, FILE, open_in_root, opened, proc_path
 
 # --- paths below a root -------------------------------------------------------------------------------------------
@@ -209,6 +218,63 @@ def test_namespaces_are_joined_or_created_and_the_users_first(monkeypatch: pytes
     calls.clear()
     assert oci._enter_namespaces([{"type": "ipc", "path": "/ipc"}, {"type": "mount"}]) == {"mount"}
     assert calls == ["/ipc"], "nothing new is created"
+
+
+@pytest.mark.parametrize(
+    ("kinds", "hostname", "names", "unshared"),
+    [
+        (["uts", "cgroup", "mount"], "web", ["web"], syscalls.CLONE_NEWNS | syscalls.CLONE_NEWCGROUP),
+        (["uts", "mount"], "", [], syscalls.CLONE_NEWNS),
+        (["mount"], "web", [], syscalls.CLONE_NEWNS),
+    ],
+)
+def test_host_name_is_changed_only_in_a_new_namespace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kinds: list[str], hostname: str, names: list[str], unshared: int
+) -> None:
+    spec = {
+        "hostname": hostname,
+        "root": {"path": "rootfs"},
+        "linux": {"namespaces": [{"type": kind} for kind in kinds]},
+        "process": {"args": ["/bin/a"]},
+    }
+    (tmp_path / "config.json").write_text(json.dumps(spec))
+    set_names: list[str] = []
+    flags: list[int] = []
+    executed: list[Any] = []
+
+    def fork(start: Any, _join: Any) -> int:
+        flags.clear()  # Those of the namespaces that this process has created.
+        start()
+        return 7
+
+    monkeypatch.setattr(oci, "_fork", fork)
+    monkeypatch.setattr(oci.os, "setsid", lambda: None)
+    monkeypatch.setattr(oci.syscalls, "unshare", flags.append)
+    monkeypatch.setattr(oci.syscalls, "set_hostname", set_names.append)
+    monkeypatch.setattr(oci.oci_root, "enter", lambda *_arguments: -1)
+    monkeypatch.setattr(oci.oci_process, "become", executed.append)
+    monkeypatch.setattr(oci.oci_cgroups, "make", lambda _path, _resources: {})
+
+    oci.run({"--bundle": str(tmp_path), "--root": str(tmp_path), "--pid-file": str(tmp_path / "pid")}, "name")
+
+    assert (set_names, flags, executed) == (names, [unshared], [spec["process"]])
+
+
+def test_container_with_a_seccomp_profile_is_rejected(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"linux": {"seccomp": {}}}))
+    with pytest.raises(OSError, match="seccomp profiles require crun or runc"):
+        oci.run({"--bundle": str(tmp_path)}, "name")
+
+
+def test_only_terminals_are_accepted_as_such() -> None:
+    master, slave = os.openpty()
+    with open("/dev/null") as null, open(__file__) as file:
+        oci_root._check_terminal(slave)
+        for other in (null, file):
+            with pytest.raises(OSError, match="/dev/pts is not that of the container"):
+                oci_root._check_terminal(other.fileno())
+    os.close(master)
+    os.close(slave)
 
 
 def test_namespace_that_is_already_the_own_one_is_not_joined(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -285,6 +285,13 @@ async def test_block_volume_is_a_link_to_the_device(
     assert mounter.mounts == {} and mounter.held == {} and not held.parent.exists()
 
 
+async def test_link_to_another_device_is_replaced(kind: LocalVolumes, device: Path, tmp_path: Path) -> None:
+    request = request_of(local(device, mode=VolumeMode.BLOCK), tmp_path)
+    request.directory.symlink_to("/dev/before")
+    await kind.mount(request)
+    assert request.directory.readlink() == device
+
+
 async def test_block_volume_that_cannot_be_held_may_be_mapped(
     kind: LocalVolumes, mounter: FakeMounter, device: Path, tmp_path: Path
 ) -> None:

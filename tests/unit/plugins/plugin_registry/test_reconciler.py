@@ -151,6 +151,31 @@ async def test_failed_registration_is_reported_and_retried(running, directory, h
     assert registrar.notifications[2] == (True, "")
 
 
+async def test_pauses_start_again_with_another_socket(running, directory, handler, clock):
+    handler.failures["register"] = [PluginRegistrationError("no") for _ in range(4)]
+    socket = directory / "a.sock"
+
+    async def fails(registrar, times, pause):
+        """Wait for a failure, then for the pause before the next attempt."""
+        await eventually(lambda: len(registrar.notifications) == times)
+        await eventually(lambda: clock.sleepers >= 2)
+        await clock.advance(pause * 0.9)
+        assert len(registrar.notifications) == times
+
+    first, second = Registrar("a.example", ""), Registrar("a.example", "")
+    async with first.serve(socket):
+        await fails(first, 1, 0.5)
+        await clock.advance(0.05)
+        await fails(first, 2, 1.0)
+        socket.rename(directory / ".old")
+        async with second.serve(socket):
+            await fails(second, 1, 0.5)
+            await clock.advance(0.05)
+            await fails(second, 2, 1.0)
+            await clock.advance(0.1)
+            await eventually(lambda: second.notifications[-1][0])
+
+
 async def test_unknown_type_is_rejected(running, directory, handler):
     registrar = Registrar("a.example", "", type_="Other")
     socket = directory / "a.sock"

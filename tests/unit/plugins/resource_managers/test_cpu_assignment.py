@@ -8,7 +8,7 @@ from nodeagent_plugins.resource_managers.cpu_assignment import take_distributed,
 from nodeagent_plugins.resource_managers.errors import AllocationFailed
 from nodeagent_plugins.resource_managers.topology import read_topology
 
-from .conftest import write_host
+from .conftest import put, write_host
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,15 @@ from .conftest import write_host
 )
 def test_packed_takes_full_units_and_completes_partial_ones(topology, taken, count, expected):
     assert take_packed(topology, topology.all - taken, count) == expected
+
+
+def test_units_are_ordered_by_numa_node_if_there_is_one_per_socket(tmp_path):
+    host = write_host(tmp_path, nodes=2)
+    for node, socket_cpus in ((0, "4-7,12-15"), (1, "0-3,8-11")):
+        put(host / f"sys/devices/system/node/node{node}/cpulist", socket_cpus)
+    topology = read_topology(host)
+
+    assert take_packed(topology, topology.all, 8) == {4, 5, 6, 7, 12, 13, 14, 15}
 
 
 @pytest.mark.parametrize(

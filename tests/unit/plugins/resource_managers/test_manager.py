@@ -186,6 +186,17 @@ async def test_too_many_cpus_are_rejected_without_partial_assignment(start):
     assert await node.admit(guaranteed("second", main={"cpu": "15"})) is None
 
 
+async def test_failed_admission_keeps_what_the_pod_has_already(start):
+    node = start(**CPU)
+    container = await node.run(guaranteed(main={"cpu": "8"}))
+
+    assert await node.admit(guaranteed(main={"cpu": "8"}, more={"cpu": "8"}))
+
+    await node.managers.reconcile()
+    assert node.state()["entries"] == {"uid-fast": {"main": node.cpus(container)}}
+    assert (await node.admit(guaranteed("second", main={"cpu": "15"})))[0] == "UnexpectedAdmissionError"
+
+
 @pytest.mark.row("config.cpuManagerPolicyOptions")
 async def test_policy_options_are_applied(start):
     node = start(**CPU, cpu_manager_policy_options={"full-pcpus-only": "true"})

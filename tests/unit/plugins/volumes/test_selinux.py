@@ -164,10 +164,33 @@ async def test_label_of_a_volume_found_on_disk_is_used_again(host: Host, monkeyp
     host.kind.calls.clear()
 
     host.start()
+    await host.clock.advance(0)
+    labels = [volume.selinux_label for volume in host.manager._reconciler.volumes.values()]
     mounted = await (await host.begin(pod))
 
-    assert mounted["v"].selinux_label == LABEL
+    assert mounted["v"].selinux_label == LABEL and labels == [LABEL]
     assert "unmount" not in host.methods
+
+
+@pytest.mark.parametrize("on_device", [True, False])
+async def test_label_of_a_found_volume_may_be_that_of_its_device_only(
+    host: Host, monkeypatch: pytest.MonkeyPatch, on_device: bool
+) -> None:
+    host.claims.add("data", access_modes=["ReadWriteOncePod"])
+    await (await host.begin(labeled_pod("a", "s0:c1,c2")))
+    await host.kill()
+    reconstruct, devices = host.kind.reconstruct, host.kind.devices_on_disk
+    if on_device:
+        monkeypatch.setattr(
+            host.kind, "devices_on_disk", lambda: [replace(device, selinux_label=LABEL) for device in devices()]
+        )
+    else:
+        monkeypatch.setattr(host.kind, "reconstruct", lambda *found: replace(reconstruct(*found), selinux_label=LABEL))
+
+    host.start()
+    await host.clock.advance(0)
+
+    assert [volume.selinux_label for volume in host.manager._reconciler.volumes.values()] == [LABEL]
 
 
 async def test_host_without_selinux_needs_no_labels(host: Host, enforcing: Path) -> None:

@@ -1,0 +1,115 @@
+"""Tests for the simulated API server."""
+
+import msgspec
+import pytest
+
+from nodeagent.apiclient.transport import Request
+from nodeagent.base.simulation.clock import SimulatedClock
+from nodeagent.base.simulation.trace import Trace
+from nodeagent.simulation.apiserver import CONFIG_MAPS, NODES, PODS, Rejection, SimulatedApiServer
+
+from .host import Loop
+
+POD = "/api/v1/namespaces/default/pods/a"
+
+
+@pytest.fixture
+def server():
+    loop = Loop(now=1.0)
+    server = SimulatedApiServer(1, SimulatedClock(loop), Trace(loop.time))
+    for name, labels in (("a", {"app": "web"}), ("b", {})):
+        server.create(PODS, {"metadata": {"name": name, "labels": labels}, "spec": {"nodeName": "n"}}, "default")
+    return server
+
+
+def send(server, method, target, body=None, content_type="application/merge-patch+json"):
+    content = b"" if body is None else msgspec.json.encode(body)
+    response = server.handle(Request(method, target, {"Content-Type": content_type}, content))
+    return response.status, msgspec.json.decode(response.body)
+
+
+def names(result):
+    return [item["metadata"]["name"] for item in result[1]["items"]]
+
+
+def test_status_is_changed_with_labels_and_annotations_by_its_subresource_only(server):
+    change = {"metadata": {"labels": {"x": "y"}}, "spec": {"nodeName": "m"}, "status": {"phase": "Running"}}
+
+    code, pod = send(server, "PATCH", f"{POD}/status", change)
+    assert (code, pod["status"], pod["spec"]) == (200, {"phase": "Running"}, {"nodeName": "n"})
+    assert pod["metadata"]["labels"] == {"app": "web", "x": "y"}
+    assert "annotations" not in pod["metadata"]
+
+    code, pod = send(server, "PATCH", POD, {"spec": {"nodeName": "m"}, "status": {"phase": "Failed"}})
+    assert (code, pod["status"], pod["spec"]) == (200, {"phase": "Running"}, {"nodeName": "m"})
+
+
+def test_metadata_that_is_not_sent_with_a_status_is_kept(server):
+    pod = server.find(PODS, "default", "a")
+    code, changed = send(server, "PUT", f"{POD}/status", {"metadata": {"name": "a"}, "status": {"phase": "Running"}})
+
+    assert (code, changed["status"]) == (200, {"phase": "Running"})
+    assert changed["metadata"]["labels"] == pod["metadata"]["labels"] == {"app": "web"}
+
+
+def test_other_objects_have_no_separate_status(server):
+    server.create(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {}}, "default")
+    _, changed = send(server, "PATCH", "/api/v1/namespaces/default/configmaps/c", {"status": "x", "data": {"a": "b"}})
+    assert (changed["status"], changed["data"]) == ("x", {"a": "b"})
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("/api/v1/pods", ["a", "b"]),
+        ("/api/v1/namespaces/default/pods", ["a", "b"]),
+        ("/api/v1/namespaces/other/pods", []),
+        ("/api/v1/pods?labelSelector=app%3Dweb", ["a"]),
+        ("/api/v1/pods?fieldSelector=metadata.name%3Db", ["b"]),
+        ("/api/v1/pods?fieldSelector=metadata.name!%3Db", ["a"]),
+        ("/api/v1/pods?fieldSelector=spec.nodeName%3Dn", ["a", "b"]),
+        ("/api/v1/pods?fieldSelector=spec.nodeName.x%3Dn", []),
+        ("/api/v1/nodes", []),
+    ],
+)
+def test_lists_contain_the_selected_objects(server, target, expected):
+    assert names(send(server, "GET", target)) == expected
+
+
+def test_missing_and_existing_objects_are_rejected(server):
+    assert send(server, "GET", "/api/v1/namespaces/default/pods/c")[0] == 404
+    with pytest.raises(Rejection) as raised:
+        server.create(PODS, {"metadata": {"name": "a"}}, "default")
+    assert (raised.value.code, raised.value.reason) == (409, "AlreadyExists")
+    assert server.find(NODES, "", "n") is None
+
+
+def events(watch):
+    found = []
+    while not watch.queue.empty():
+        kind, obj, _ = watch.queue.get_nowait()
+        found.append((kind, obj["metadata"]["name"]))
+    return found
+
+
+async def test_watch_reports_objects_that_start_and_cease_to_match(server):
+    version = send(server, "GET", "/api/v1/pods")[1]["metadata"]["resourceVersion"]
+    target = f"/api/v1/pods?watch=true&labelSelector=app%3Dweb&resourceVersion={version}"
+    watch = server.open(Request("GET", target))
+
+    def label(name, value):
+        server.modify(PODS, "default", name, lambda pod: pod["metadata"].update(labels={"app": value}))
+
+    server.modify(PODS, "default", "a", lambda pod: pod["metadata"].update(annotations={"x": "y"}))
+    label("a", "db")
+    label("b", "db")
+    label("b", "web")
+    server.create(CONFIG_MAPS, {"metadata": {"name": "c", "labels": {"app": "web"}}}, "default")
+    server.delete(PODS, "default", "b", 0)
+    server.delete(PODS, "default", "a", 0)
+
+    found = events(watch)
+    assert [each for each in found if each[1] == "a"] == [("MODIFIED", "a"), ("DELETED", "a")]
+    assert next(kind for kind, name in found if name == "b") == "ADDED"
+    assert found[-1] == ("DELETED", "b")
+    assert "c" not in {name for _, name in found}
