@@ -30,9 +30,9 @@ def is_object_name(name: str) -> bool:
 _NAMES_OF_OBJECTS = ("k8sshortname", "k8slongname")
 
 
-def _matching(pattern: str, flags: int = 0) -> Callable[[str], bool]:
+def _matching(pattern: str) -> Callable[[str], bool]:
     # Compiled at the first use, since most servers validate few of the formats.
-    return lambda text: re.fullmatch(pattern, text, flags) is not None
+    return lambda text: re.fullmatch(pattern, text, re.ASCII) is not None
 
 
 def _is_uri(text: str) -> bool:
@@ -100,26 +100,27 @@ def _is_mac(text: str) -> bool:
 
 
 def _is_isbn10(text: str) -> bool:
-    digits = re.sub(r"[\s-]", "", text)
-    if re.fullmatch(r"\d{9}[\dX]", digits) is None:
+    digits = re.sub(r"[\s-]", "", text, flags=re.ASCII)
+    if re.fullmatch(r"\d{9}[\dX]", digits, re.ASCII) is None:
         return False
     return sum((index + 1) * (10 if digit == "X" else int(digit)) for index, digit in enumerate(digits)) % 11 == 0
 
 
 def _is_isbn13(text: str) -> bool:
-    digits = re.sub(r"[\s-]", "", text)
-    if re.fullmatch(r"\d{13}", digits) is None:
+    digits = re.sub(r"[\s-]", "", text, flags=re.ASCII)
+    if re.fullmatch(r"\d{13}", digits, re.ASCII) is None:
         return False
     return sum(int(digit) * (3 if index % 2 else 1) for index, digit in enumerate(digits)) % 10 == 0
 
 
 _CARD = re.compile(
-    r"4\d{12}(\d{3})?|5[1-5]\d{14}|6(011|5\d\d)\d{12}|3[47]\d{13}|3(0[0-5]|[68]\d)\d{11}|(2131|1800|35\d{3})\d{11}"
+    r"4\d{12}(\d{3})?|5[1-5]\d{14}|6(011|5\d\d)\d{12}|3[47]\d{13}|3(0[0-5]|[68]\d)\d{11}|(2131|1800|35\d{3})\d{11}",
+    re.ASCII,
 )
 
 
 def _is_card(text: str) -> bool:
-    digits = re.sub(r"\D", "", text)
+    digits = re.sub(r"\D", "", text, flags=re.ASCII)
     if _CARD.fullmatch(digits) is None:
         return False
     doubled = [int(digit) * (2 if index % 2 else 1) for index, digit in enumerate(reversed(digits))]
@@ -131,10 +132,10 @@ def _is_date(text: str) -> bool:
         date.fromisoformat(text)
     except ValueError:
         return False
-    return re.fullmatch(r"\d{4}-\d\d-\d\d", text) is not None
+    return re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII) is not None
 
 
-_UNIT = re.compile(r"(\d+)\s*([A-Za-zµ]+)")
+_UNIT = re.compile(r"(\d+)\s*([A-Za-zµ]+)", re.ASCII)
 _UNITS = ("ns", "nano", "us", "µs", "micro", "ms", "milli", "s", "sec", "m", "min", "h", "hr", "hour", "d", "day")
 _LONG_UNITS = ("nano", "micro", "milli", "sec", "min", "hour", "day", "week", "wk")
 
@@ -148,7 +149,7 @@ def _is_duration(text: str) -> bool:
     return True
 
 
-_DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+_DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
 
 def _is_date_time(text: str) -> bool:
