@@ -126,3 +126,13 @@ def test_reader_that_has_not_reached_its_topic_can_be_closed(pods: Collection) -
     reader.close()
 
     assert revisions(reader) == [11]
+
+
+def test_reader_that_is_just_fast_enough_loses_nothing(pods: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "HISTORY_CHANGES", 3)
+    reader = reader_of(pods, "a")
+    reader.read(100)
+    for revision in (11, 12, 13):
+        put(pods, "a", revision)
+
+    assert revisions(reader) == [11, 12, 13]

@@ -183,3 +183,20 @@ def test_history_can_be_compacted(pods: Collection) -> None:
     with pytest.raises(Compacted):
         pods.select_at(19)
     assert keys(pods.select_at(20)) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(("limit", "kept"), [(2, True), (1, False)])
+def test_history_has_at_most_its_limit_of_bytes(
+    pods: Collection, monkeypatch: pytest.MonkeyPatch, limit: int, *, kept: bool
+) -> None:
+    monkeypatch.setattr(module, "HISTORY_BYTES", limit)
+    put(pods, "a", 11, b"x")
+    start = pods.end
+    put(pods, "a", 12, b"x")
+    put(pods, "a", 13, b"x")
+
+    if kept:
+        assert [change.revision for change in pods.read(start, 10)] == [12, 13]
+    else:
+        with pytest.raises(Compacted):
+            pods.read(start, 10)

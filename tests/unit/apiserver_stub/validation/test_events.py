@@ -82,6 +82,13 @@ def test_only_the_series_of_an_event_changes() -> None:
     ]
 
 
+@pytest.mark.parametrize(("stored", "fields"), [(2, ["series.lastObservedTime"]), (1, [])])
+def test_series_of_an_event_is_validated_if_it_changes(stored: int, fields: list[str]) -> None:
+    old, new = ({**_NEW, "series": {"count": count}} for count in (stored, 1 if stored == 1 else 3))
+
+    assert _fields(validate_event_update(new, old, _NAMES)) == fields
+
+
 def test_metadata_of_invalid_core_events_is_not_validated() -> None:
     assert EventStrategy(strict=True, system_namespace="kube-system").validates_metadata
     assert not EventStrategy(strict=False, system_namespace="kube-system").validates_metadata

@@ -90,6 +90,9 @@ def test_update_allows_stored_errors() -> None:
     assert _texts(validate_ingress_update(_ingress(**wildcard), _ingress(**wildcard))) == []
     assert _texts(validate_ingress_update(_ingress(**wildcard), _ingress())) == [f"Invalid {_AT}.backend"]
     assert _texts(validate_ingress_update(_ingress(**path), _ingress(**path))) == [f"Invalid {_AT}.backend"]
+    valid = _with_path(host="*.example.com")
+    assert _texts(validate_ingress_update(_ingress(**wildcard), _ingress(**path))) == [f"Invalid {_AT}.backend"]
+    assert _texts(validate_ingress_update(_ingress(**wildcard), _ingress(**valid))) == [f"Invalid {_AT}.backend"]
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,8 @@ def problems(new: Object, old: Object | None = None) -> list[str]:
             status(chain(), refresh=NOW + 51 * MINUTE),
             "status.beginRefreshAt: must be at least 10 minutes before status.notAfter",
         ),
+        (status(chain(), refresh=NOW + 10 * MINUTE), ""),
+        (status(chain(), refresh=NOW + 50 * MINUTE), ""),
         (
             status(chain(dns="a..b")),
             "status.certificateChain: leaf certificate's DNSName should not contain '..'",

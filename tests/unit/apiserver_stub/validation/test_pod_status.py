@@ -23,6 +23,7 @@ from tests.unit.apiserver_stub.validation.pods import found, pod
         ({"podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]}, []),
         ({"podIPs": [{"ip": "10.0.0.1"}, {"ip": "10.0.0.1"}]}, ["Invalid status.podIPs", "Duplicate status.podIPs[1]"]),
         ({"podIPs": [{"ip": "a"}]}, ["Invalid status.podIPs[0]"]),
+        ({"podIPs": [{}]}, ["Invalid status.podIPs[0]"]),
         ({"hostIP": "10.0.0.1", "hostIPs": [{"ip": "10.0.0.2"}]}, ["Invalid status.hostIPs[0].ip"]),
         ({"resourceClaimStatuses": [{"name": "a"}]}, ["Invalid status.resourceClaimStatuses[0].name"]),
     ],
@@ -45,6 +46,15 @@ def test_ended_container_runs_again_only_if_restarted(policy: str, code: int, co
     causes = validate_pod_status(new, old, PodOptions(Identity()))
 
     assert found(causes) == ["Forbidden status.containerStatuses[0].state"] * count
+
+
+def test_container_that_stays_ended_is_valid() -> None:
+    ended = {"terminated": {"exitCode": 0}}
+    old = pod(restartPolicy="Never")
+    old["status"]["containerStatuses"] = [{"name": "web", "state": ended}, {"name": "b", "state": {"running": {}}}]
+    new = {**old, "status": {"containerStatuses": [{"name": "b"}, {"name": "web", "state": ended}]}}
+
+    assert validate_pod_status(new, old, PodOptions(Identity())) == []
 
 
 def test_sidecar_runs_again() -> None:

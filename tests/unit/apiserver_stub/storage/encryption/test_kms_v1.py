@@ -92,6 +92,16 @@ def test_damaged_value_is_reported(service: FakeService, body: bytes) -> None:
         transformer(service).decrypt(b"k8s:enc:kms:v1:vault:" + body, LOCATION)
 
 
+def test_value_may_be_empty_after_its_data_key(service: FakeService) -> None:
+    used = transformer(service)
+    key = b"k8s:enc:kms:v1:vault:\x00\x20" + KEY[::-1]
+
+    with pytest.raises(DecryptionError, match="multiple of the block size"):
+        used.decrypt(key, LOCATION)
+    with pytest.raises(DecryptionError, match="read uint16 length prefixed data"):
+        used.decrypt(key[:-1], LOCATION)
+
+
 def test_each_status_renews_the_data_key(service: FakeService) -> None:
     used = transformer(service)
     before = used.encrypt(b"plain", LOCATION)

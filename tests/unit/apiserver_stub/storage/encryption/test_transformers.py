@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from apiserver_stub.storage.encryption.transformers import IDENTITY, KINDS, AesCbc, AesGcm, DecryptionError, Secretbox
+from apiserver_stub.storage.encryption.transformers import (
+    IDENTITY,
+    KINDS,
+    AesCbc,
+    AesGcm,
+    DecryptionError,
+    Secretbox,
+    decrypt_cbc,
+)
 from nodeagent.base.secret import Secret
 
 LOCATION = b"/registry/secrets/default/s"
@@ -42,6 +51,29 @@ def test_truncated_value_is_rejected(size: int) -> None:
 
     with pytest.raises(DecryptionError):
         transformer.decrypt(transformer.encrypt(b"x" * 40, LOCATION)[: len(transformer.label) + size], LOCATION)
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        (b"\x01", b"x" * 15),
+        (b"\x02\x02", b"x" * 14),
+        (b"\x10" * 16, b""),
+        (b"\x00", None),
+        (b"\x01\x02", None),
+        (b"\x11" * 16, None),
+    ],
+)
+def test_padding_is_checked(end: bytes, expected: bytes | None) -> None:
+    start = b"i" * 16
+    cipher = Cipher(algorithms.AES(KEY.reveal()), modes.CBC(start)).encryptor()
+    stored = start + cipher.update(b"x" * (16 - len(end)) + end) + cipher.finalize()
+
+    if expected is not None:
+        assert decrypt_cbc(KEY.reveal(), stored) == expected
+    else:
+        with pytest.raises(DecryptionError, match="invalid padding on input"):
+            decrypt_cbc(KEY.reveal(), stored)
 
 
 @pytest.mark.parametrize("make", [AesGcm, Secretbox])
