@@ -172,9 +172,7 @@ def _parse_path(method: str, raw_path: str, watches: bool) -> RequestInfo:
     resource, name = rest[0], rest[1] if len(rest) > 1 else ""
     if name in (".", ".."):
         raise bad_request(f"Name parameter invalid: \"{name}\": may not be '{name}'")
-    verb = _verb(method, name, watches=watches)
-    if deprecated_watch and verb in ("get", "list"):
-        verb = "watch"
+    verb = "watch" if deprecated_watch else _verb(method, name, watches=watches)
     subresource = rest[2] if len(rest) > 2 else ""
     return RequestInfo(
         verb, path, group, version, resource, subresource, namespace, name, "/".join(rest[3:]) if len(rest) > 3 else ""

@@ -138,6 +138,8 @@ class Dispatcher:
         :raises ApiError: 404 or 405.
         """
         check_method(info, method)
+        if method != "GET":
+            raise method_not_allowed()
         if info.subresource or _leaves_namespace(resource, info):
             raise no_such_resource()
 

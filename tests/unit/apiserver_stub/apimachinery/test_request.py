@@ -24,7 +24,7 @@ from apiserver_stub.apimachinery.status import ApiError
             "",
             RequestInfo("watch", "", "apps", "v1", "deployments", name="d"),
         ),
-        ("PUT", "/api/v1/watch/pods", "", RequestInfo("update", "", "", "v1", "pods")),
+        ("PUT", "/api/v1/watch/pods", "", RequestInfo("watch", "", "", "v1", "pods")),
         ("GET", "/api/v1/namespaces/a/pods/", "", RequestInfo("list", "", "", "v1", "pods", "", "a")),
         ("DELETE", "/api/v1/namespaces/a/pods", "", RequestInfo("deletecollection", "", "", "v1", "pods", "", "a")),
         (
