@@ -99,7 +99,7 @@ class Api:
             translations=self.metrics.translations,
         )
         dispatcher = Dispatcher(self.context, handlers, handler.pop("endpoints", ()), self._fill)
-        unused: Any = None
+        self.limits = Limits(handler.pop("limits", LimitSettings()), dispatcher, self.metrics)
         self.handler = RequestHandler(
             identity=options.identity,
             lifecycle=self.lifecycle,
@@ -107,13 +107,13 @@ class Api:
             authorization=Authorization(chain, self.metrics, options.identity, constrains=False),
             audit=handler.pop("audit", None),
             registry=self.registry,
-            remotes=Remotes(options.identity),
+            remotes=handler.pop("remotes", Remotes(options.identity)),
             admission=admission,
             dispatcher=dispatcher,
-            limits=Limits(LimitSettings(), dispatcher, self.metrics),
+            limits=self.limits,
             watches=WatchResponder(self.context, self.lifecycle, self.metrics, None, 0),
-            streams=unused,
-            aggregation=unused,
+            streams=handler.pop("streams", None),
+            aggregation=handler.pop("aggregation", None),
             metrics=self.metrics,
             **handler,
         )

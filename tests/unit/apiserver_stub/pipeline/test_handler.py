@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import gzip
-from typing import Any
+from collections import Counter
+from contextlib import AbstractContextManager, nullcontext
+from types import MappingProxyType, SimpleNamespace
+from typing import Any, cast
+from unittest.mock import AsyncMock
 
 import pytest
 
 from apiserver_stub.admission import AdmissionPlugin
+from apiserver_stub.aggregation.remotes import Remote, Remotes
 from apiserver_stub.apimachinery.request import ANONYMOUS, RequestInfo, User
+from apiserver_stub.apimachinery.status import ApiError
+from apiserver_stub.audit.context import Audit
+from apiserver_stub.audit.event import Event
+from apiserver_stub.audit.policy import read_policy
 from apiserver_stub.authz import ALLOW, AuthorizationResult, Chain
+from apiserver_stub.flowcontrol.schemas import FlowSchema
+from apiserver_stub.pipeline.cors import CorsAndHsts
 from apiserver_stub.storage import StoreUnavailable
+from apiserver_stub.telemetry.exposition import Choice, Page
+from apiserver_stub.transport.rendered import Rendered
 from apiserver_stub.verbs.admission import AdmissionRequest
+from nodeagent.base.identity import Identity
 from tests.unit.apiserver_stub.api import Api, config_map
+from tests.unit.apiserver_stub.transport.fake_http import FakeHttpRequest
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 
@@ -153,3 +168,258 @@ async def test_head_of_a_request_must_be_utf_8() -> None:
     api = Api()
     assert (await api.get(f"{MAPS}?x=\udcff")).code == 400
     assert (await api.get(f"{MAPS}?labelSelector=a", User_Agent="ü")).code == 200
+
+
+POD = "/api/v1/namespaces/default/pods/p"
+FORBIDDEN = AuthorizationResult("no-opinion")
+
+
+class Recorder:
+    """Audit backend that records stage and code of each event, and the last event."""
+
+    strict = False
+
+    def __init__(self) -> None:
+        self.stages: list[tuple[str, int | None]] = []
+        self.last: Any = None
+
+    def submit(self, event: Event) -> None:
+        status = event.response_status
+        self.stages.append((event.stage, None if status is None else status.code))
+        self.last = event
+
+
+def audited(level: str = "Metadata", **options: Any) -> tuple[Api, Recorder]:
+    text = f"{{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{{level: {level}}}]}}".encode()
+    recorder: Any = Recorder()
+    audit = Audit(read_policy(text, Identity()), [recorder], Counter(), Identity())
+    return Api(audit=audit, **options), recorder
+
+
+class Authenticates:
+    """Authenticator with an annotation for audit events, or with an error."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self._error = error
+
+    async def authenticate(self, headers: Any, certificates: Any, annotations: Any, *, path: str) -> User:
+        if self._error is not None:
+            raise self._error
+        if annotations is not None:
+            annotations["authentication.k8s.io/stale-token"] = path
+        return User("alice", groups=("system:masters",))
+
+
+async def test_stages_of_a_request_are_audited() -> None:
+    for error, stages in (
+        (None, [("RequestReceived", None), ("ResponseComplete", 201)]),
+        (ApiError(403, "Forbidden", "no"), [("RequestReceived", None), ("ResponseComplete", 403)]),
+        (ValueError("bug"), [("RequestReceived", None), ("Panic", 500)]),
+    ):
+        api, recorder = audited(plugins=[] if error is None else [Fails(error)])
+        await api.request("POST", MAPS, config_map("a"))
+        assert recorder.stages == stages, error
+
+
+async def test_disconnect_of_the_client_is_audited_and_counted() -> None:
+    api, recorder = audited(plugins=[Fails(ConnectionResetError())])
+    with pytest.raises(ConnectionResetError):
+        await api.request("POST", MAPS, config_map("a"))
+    assert [stage for stage, _ in recorder.stages] == ["RequestReceived", "ResponseComplete"]
+    assert "apiserver_request_aborts_total{" in metrics_of(api)
+
+
+async def test_requests_below_the_audit_level_are_served() -> None:
+    api, recorder = audited("None")
+    assert (await api.get(MAPS)).code == 200
+    assert recorder.stages == []
+
+
+async def test_audit_event_has_the_annotations_of_the_authenticator() -> None:
+    api, recorder = audited(authenticator=Authenticates())
+    await api.get(MAPS)
+    assert recorder.last.annotations["authentication.k8s.io/stale-token"] == MAPS
+
+
+async def test_only_failed_authentication_is_audited_without_a_user() -> None:
+    for error, target, stages, closes in (
+        (ApiError(401, "Unauthorized", "no"), MAPS, [("ResponseStarted", 401)], True),
+        (ApiError(503, "ServiceUnavailable", "no"), MAPS, [], False),
+        (None, f"{MAPS}?x=\udcff", [], False),
+    ):
+        api, recorder = audited(authenticator=Authenticates(error), closes_unauthenticated=True)
+        http = api.http("GET", target)
+        http.version = (2, 0)
+        await api.handler.handle(http)
+        assert (recorder.stages, http.closes) == (stages, closes), target
+
+
+async def test_error_before_authentication_is_indented_for_terminals() -> None:
+    for agent, pretty in (("curl/8", True), ("kubectl", False)):
+        api = Api(authenticator=Authenticates(ApiError(401, "Unauthorized", "no")))
+        response = await api.get(MAPS, User_Agent=agent, Accept="application/yaml")
+        assert (response.code, response.body.startswith(b"{\n")) == (401, pretty), agent
+
+
+def metrics_of(api: Api) -> str:
+    page = Page(Choice())
+    api.metrics.show_on(page)
+    return page.text()[0].decode()
+
+
+async def test_dry_runs_are_counted_separately() -> None:
+    api = Api()
+    await api.create(f"{MAPS}?dryRun=All", config_map("a"))
+    await api.create(MAPS, config_map("a"))
+    text = metrics_of(api)
+    for dry_run in ("All", ""):
+        assert f'apiserver_request_total{{dry_run="{dry_run}",verb="POST"' in text, dry_run
+
+
+async def test_preflight_request_is_not_authenticated() -> None:
+    api = Api(cors=CorsAndHsts(["example"], []), authenticator=Authenticates(ApiError(401, "Unauthorized", "no")))
+    for method, code in (("OPTIONS", 204), ("GET", 401)):
+        response = await api.request(method, MAPS, Origin="https://a.example")
+        assert (response.code, response.headers["Access-Control-Allow-Origin"]) == (code, "https://a.example"), method
+
+
+async def test_pages_for_browsers_precede_the_api() -> None:
+    class Start:
+        def respond(self, http: FakeHttpRequest) -> Rendered | None:
+            return Rendered(200, "text/html", [b"start"]) if http.target == "/" else None
+
+    api = Api(page=Start())
+    assert ((await api.get("/")).body, (await api.get(MAPS)).names) == (b"start", [])
+
+
+class Sorted:
+    """Priority and fairness with one flow schema."""
+
+    levels: Any = MappingProxyType({"l": SimpleNamespace(max_width=10)})
+
+    def __init__(self) -> None:
+        self.entered, self.left = 0, 0
+
+    def sort(self, user: User, info: RequestInfo) -> FlowSchema:
+        return FlowSchema("s", "l", lambda user, info: True, headers={"X-Schema": "s"})
+
+    async def enter(self, schema: FlowSchema, user: User, info: RequestInfo, width: int) -> int:
+        self.entered += 1
+        return width
+
+    def leave(self, admission: int) -> None:
+        self.left += admission
+
+
+async def test_responses_name_the_flow_schema_except_for_streams() -> None:
+    for target, user, code, named in (
+        (MAPS, "admin", 200, True),
+        (MAPS, "alice", 403, True),
+        ("/unknown", "alice", 403, True),
+        (f"{POD}/exec", "alice", 403, False),
+        (f"{POD}/log", "alice", 403, False),
+        (f"{POD}/status", "alice", 403, True),
+    ):
+        nobody: Any = SimpleNamespace(authorize=answer(ALLOW if user == "admin" else FORBIDDEN))
+        api = Api(authorizer=Chain([nobody]))
+        fairness: Any = Sorted()
+        api.user, api.limits.flow_control = User(user), fairness
+        response = await api.get(target)
+        assert (response.code, "X-Schema" in response.headers) == (code, named), (target, user)
+        assert fairness.entered == fairness.left == (1 if code == 200 else 0), (target, user)
+
+
+async def test_watch_names_the_flow_schema_without_a_seat() -> None:
+    api = Api()
+    fairness: Any = Sorted()
+    api.limits.flow_control = fairness
+    response = await api.watch(f"{MAPS}?watch=1")
+    assert (response.code, response.headers["X-Schema"], fairness.entered) == (200, "s", 0)
+
+
+def answer(result: Any) -> Any:
+    async def respond(*_: object) -> Any:
+        return result
+
+    return respond
+
+
+class Streams:
+    """Responder that records the streams."""
+
+    def __init__(self) -> None:
+        self.run = AsyncMock()
+
+
+async def test_connections_to_pods_may_require_the_permission_to_create() -> None:
+    for enabled, method, subresource, verbs, permitted in (
+        (False, "GET", "exec", ("get",), True),
+        (True, "GET", "exec", ("get",), False),
+        (True, "GET", "exec", ("get", "create"), True),
+        (True, "GET", "attach", ("get",), False),
+        (True, "GET", "portforward", ("get",), False),
+        (True, "POST", "exec", ("create",), True),
+        (True, "GET", "log", ("get",), True),
+        (True, "GET", "proxy", ("get",), True),
+    ):
+        streams = Streams()
+        readers: Any = Readers()
+        readers.verbs = verbs
+        api = Api(authorizer=Chain([readers]), authorizes_connections=enabled, streams=streams)
+        api.user = User("alice")
+        http = api.http(method, f"{POD}/{subresource}")
+        await api.handler.handle(http)
+        assert streams.run.await_count == int(permitted), (enabled, method, subresource, verbs)
+        assert (http.status == 403) is not permitted, (enabled, method, subresource, verbs)
+        expected = 2 if enabled and method == "GET" and subresource not in ("log", "proxy") else 1
+        assert len(readers.seen) == expected, (enabled, method, subresource, verbs)
+
+
+async def test_groups_of_other_servers_are_proxied() -> None:
+    remotes = Remotes(Identity())
+    remotes.table["example.com", "v1"] = cast("Remote", object())
+    for proxied, code in ((Rendered(429, "text/plain", [b"busy"]), 429), (None, 0)):
+        aggregation = SimpleNamespace(run=AsyncMock(return_value=proxied))
+        api = Api(remotes=remotes, aggregation=aggregation)
+        response = await api.get("/apis/example.com/v1/things")
+        assert (response.code, aggregation.run.await_count) == (code, 1), proxied
+        assert (await api.get(MAPS)).code == 200
+        assert aggregation.run.await_count == 1, proxied
+
+
+async def test_formats_are_negotiated() -> None:
+    api = Api()
+    await api.create(MAPS, config_map("a"))
+    protobuf, table = "application/vnd.kubernetes.protobuf", "application/json;as=Table;v=v1;g=meta.k8s.io"
+    for target, accept, kind, pretty in (
+        (f"{MAPS}/a", "", "application/json", False),
+        (f"{MAPS}/a?pretty=true", "*/*", "application/json", True),
+        (f"{MAPS}/a?pretty=true", table, "application/json", True),
+        (f"{MAPS}/a", table, "application/json", False),
+        (f"{MAPS}/a", protobuf, protobuf, False),
+        (f"{MAPS}/a", "application/yaml", "application/yaml", False),
+        ("/apis/example.com/v1/things", protobuf, "text/plain; charset=utf-8", False),
+        ("/apis/apps/v9/things", protobuf, protobuf, False),
+        ("/apis/apps/v9/things?pretty=true", "application/yaml", "application/yaml", False),
+    ):
+        response = await api.get(target, Accept=accept)
+        assert response.headers["Content-Type"] == kind, (target, accept)
+        assert response.body.startswith(b"{\n") is pretty, (target, accept)
+
+
+async def test_requests_are_traced_if_configured() -> None:
+    class Spans:
+        def __init__(self) -> None:
+            self.codes: list[tuple[int, str]] = []
+
+        def request(self, http: FakeHttpRequest) -> AbstractContextManager[None]:
+            return nullcontext()
+
+        def responded(self, http: FakeHttpRequest, code: int, verb: str) -> None:
+            self.codes.append((code, verb))
+
+    spans = Spans()
+    api = Api(tracing=spans)
+    await api.get(MAPS)
+    await api.get(f"{MAPS}/a")
+    assert spans.codes == [(200, "list"), (404, "get")]

@@ -72,3 +72,57 @@ def test_service_level_durations_start_with_a_higher_bound() -> None:
     assert durations.bounds[:2] == (0.05, 0.1)
     assert durations.counts == [3, 1, *[0] * (len(durations.bounds) - 2), 1]
     assert durations.total == found.seconds.total
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "verb", "subresource", "scope"),
+    [
+        ("GET", "/api/v1/pods", "LIST", "", "cluster"),
+        ("GET", "/api/v1/namespaces/a/pods", "LIST", "", "namespace"),
+        ("POST", "/api/v1/namespaces/a/pods", "POST", "", "resource"),
+        ("DELETE", "/api/v1/namespaces/a/pods", "DELETECOLLECTION", "", "namespace"),
+        ("GET", "/api/v1/namespaces/a/pods/p", "GET", "", "resource"),
+        ("PUT", "/api/v1/namespaces/a/pods/p/status", "PUT", "status", "resource"),
+        ("GET", "/api/v1/namespaces/a/pods/p/made-up", "GET", "", "resource"),
+        ("PROPFIND", "/api/v1/namespaces/a/pods/p", "other", "", "resource"),
+    ],
+)
+def test_labels_of_a_resource(method: str, target: str, verb: str, subresource: str, scope: str) -> None:
+    resource: Any = SimpleNamespace(
+        group="", plural="pods", subresource=lambda name: object() if name == "status" else None
+    )
+
+    found = labels_of(parse_path(method, target, Query("")), method, resource)
+
+    assert found == (verb, "", "v1", "pods", subresource, scope, "apiserver")
+
+
+def test_streams_are_long_running_until_they_end() -> None:
+    metrics, watch = RequestMetrics(), parse_path("GET", "/api/v1/pods", Query("watch=1"))
+    metrics.watch_started(watch, RESOURCE)
+    metrics.watch_started(watch, RESOURCE)
+    metrics.watch_ended(watch, RESOURCE)
+    one = exposed(metrics)
+    metrics.watch_ended(watch, RESOURCE)
+
+    assert 'apiserver_longrunning_requests{verb="WATCH",' in one
+    assert (metrics.watches, "apiserver_longrunning_requests{" in exposed(metrics)) == (0, False)
+
+
+@pytest.mark.parametrize(("target", "is_long"), [("/api/v1/pods?watch=1", True), ("/api/v1/pods", False)])
+def test_watches_have_no_service_level(target: str, *, is_long: bool) -> None:
+    metrics = RequestMetrics()
+    path, _, query = target.partition("?")
+    metrics.count(parse_path("GET", path, Query(query)), "GET", RESOURCE, 200, 0.1, 10, "")
+
+    text = exposed(metrics)
+
+    assert "apiserver_request_duration_seconds_count{" in text
+    assert ("apiserver_request_sli_duration_seconds_count{" not in text) is is_long
+    assert ("apiserver_response_sizes_count{" not in text) is is_long
+
+
+def exposed(metrics: RequestMetrics) -> str:
+    page = Page(Choice())
+    metrics.show_on(page)
+    return page.text()[0].decode()
