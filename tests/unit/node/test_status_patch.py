@@ -71,14 +71,14 @@ def test_fields_that_are_stored_as_sent_are_not_altered():
     assert set(altered_fields(sent, {})) == {"features", "swap"}
 
 
-def test_features_that_the_runtime_no_longer_reports_are_removed_once_it_responds(reported):
+def test_features_that_the_runtime_no_longer_reports_are_removed(reported):
     before = {**reported, "features": {"supplementalGroupsPolicy": True}}
 
     assert patch_of(before) == {"features": None}
     assert patch_of(before, runtime_known=False) == {}
 
 
-def test_amounts_are_added_changed_and_removed_except_for_extended_resources(reported):
+def test_amounts_are_removed_except_for_extended_resources(reported):
     before = {
         **reported,
         "capacity": {"cpu": "2", "hugepages-2Mi": "0", "example.com/dongle": "4"},

@@ -32,7 +32,7 @@ def names(result):
     return [item["metadata"]["name"] for item in result[1]["items"]]
 
 
-def test_status_is_changed_with_labels_and_annotations_by_its_subresource_only(server):
+def test_status_and_labels_are_changed_by_the_subresource(server):
     change = {"metadata": {"labels": {"x": "y"}}, "spec": {"nodeName": "m"}, "status": {"phase": "Running"}}
 
     code, pod = send(server, "PATCH", f"{POD}/status", change)

@@ -186,7 +186,7 @@ async def test_too_many_cpus_are_rejected_without_partial_assignment(start):
     assert await node.admit(guaranteed("second", main={"cpu": "15"})) is None
 
 
-async def test_failed_admission_keeps_what_the_pod_has_already(start):
+async def test_failed_admission_keeps_earlier_assignments(start):
     node = start(**CPU)
     container = await node.run(guaranteed(main={"cpu": "8"}))
 
