@@ -75,16 +75,12 @@ class Reconciler:
         self._links = links
 
     def _apply(self, sockets: dict[str, Stamp], tasks: TaskOwner) -> None:
-        changed = {
-            path
-            for path in sockets.keys() | self._desired.keys() | self._registered.keys()
-            if sockets.get(path) != self._desired.get(path) or not self._current(path, sockets.get(path))
-        }
-        self._desired = sockets
-        for path in sorted(changed):
+        before, self._desired = self._desired, sockets
+        for path in sorted(sockets.keys() | before.keys() | self._registered.keys()):
             if path in self._changes:
-                self._changes[path].set()
-            else:
+                if sockets.get(path) != before.get(path):
+                    self._changes[path].set()
+            elif not self._current(path, sockets.get(path)):
                 self._changes[path] = asyncio.Event()
                 tasks.start(self._reconcile(path), path)
 

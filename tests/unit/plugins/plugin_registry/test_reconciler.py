@@ -176,6 +176,20 @@ async def test_pauses_start_again_with_another_socket(running, directory, handle
             await eventually(lambda: second.notifications[-1][0])
 
 
+async def test_pause_after_a_failure_does_not_end_with_another_socket(running, directory, handler, clock):
+    handler.failures["register"] = [PluginRegistrationError("no")]
+    first, second = Registrar("a.example", ""), Registrar("b.example", "")
+    async with first.serve(directory / "a.sock"):
+        await eventually(lambda: first.notifications)
+        async with second.serve(directory / "b.sock"):
+            await eventually(lambda: second.notifications)
+            assert first.notifications == [(False, "RegisterPlugin error -- plugin registration failed with err: no")]
+
+            await eventually(lambda: clock.sleepers >= 2)
+            await clock.advance(0.5)
+            await eventually(lambda: len(first.notifications) == 2)
+
+
 async def test_unknown_type_is_rejected(running, directory, handler):
     registrar = Registrar("a.example", "", type_="Other")
     socket = directory / "a.sock"
