@@ -8,7 +8,7 @@ import fcntl
 import os
 from pathlib import Path
 
-_CONTROL = Path("/dev/loop-control")
+_DEVICES = Path("/dev")
 _SYSFS = Path("/sys/block")
 _SET_DESCRIPTOR, _CLEAR_DESCRIPTOR, _GET_FREE = 0x4C00, 0x4C01, 0x4C82
 _DELETED = " (deleted)"
@@ -41,7 +41,7 @@ def hold(backing: Path, *, read_only: bool = False) -> str:
         return known[0]
     file = _open(real, read_only=read_only)
     try:
-        control = os.open(_CONTROL, os.O_RDWR | os.O_CLOEXEC)
+        control = os.open(_DEVICES / "loop-control", os.O_RDWR | os.O_CLOEXEC)
         try:
             for _ in range(_ATTEMPTS):
                 number = fcntl.ioctl(control, _GET_FREE)
@@ -61,7 +61,7 @@ def release(backing: Path) -> None:
     """
     for name in find_loops(Path(os.path.realpath(backing))):
         try:
-            device = os.open(f"/dev/{name}", os.O_RDONLY | os.O_CLOEXEC)
+            device = os.open(_DEVICES / name, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             continue
         try:
@@ -82,8 +82,8 @@ def _open(path: Path, *, read_only: bool) -> int:
 
 def _attach(number: int, file: int) -> bool:
     """Attach *file* to a loop device; return false if another process was faster."""
-    path = f"/dev/loop{number}"
-    if not Path(path).exists():  # Without devtmpfs, for example in a container.
+    path = _DEVICES / f"loop{number}"
+    if not path.exists():  # Without devtmpfs, for example in a container.
         os.mknod(path, 0o600 | 0o060000, os.makedev(_MAJOR, number))
     device = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:

@@ -199,7 +199,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return SimulatedFuture(next(self._numbers), loop=self)
 
     def create_task(self, coro: Any, *, name: object = None, context: Context | None = None) -> asyncio.Task[Any]:
-        process = (PROCESS.get() if context is None else context.get(PROCESS, 0)) or 0
+        process = PROCESS.get() if context is None else context.get(PROCESS, 0)
         number = next(self._numbers)
         task = SimulatedTask(coro, number, process, loop=self, name=str(name or f"task-{number}"), context=context)
         tasks = self._tasks.setdefault(process, {})

@@ -128,7 +128,7 @@ class Populator:
         known = current if mounted is not None and mounted.spec.persistent_volume is not None else None
         if known is not None and known.paced:
             known = None
-        adapted = None if known is not None else self._kinds.adapted_for(spec)
+        adapted = self._kinds.adapted_for(spec) if known is None else None
         if adapted is not None:
             kind, directory_kind = adapted, adapted.directory_name(spec)
         else:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from nodeagent.cli.cis import host
+from nodeagent.cli.cis.host import HostFiles
+from nodeagent.cli.cis.units import Unit, command_line
 from nodeagent.cli.main import main
 
 UNITS = Path(__file__).parents[3] / "systemd"
@@ -274,3 +276,32 @@ def test_only_assignments_in_the_service_section_are_read(root, capsys):
     replace(root, ADDRESSES, "[Service]", "[Unit]")
 
     assert results(root, capsys)[1] == {"4.2.15"}
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("A=plain", "plain"),
+        ('A="two words"', "two words"),
+        ("A='two words'", "two words"),
+        ("A=''", ""),
+        ('A="open', '"open'),
+        ("A=\"mixed'", "\"mixed'"),
+        ("A='", "'"),
+        ("A=aba", "aba"),
+        ("A=", ""),
+    ],
+)
+def test_variables_of_a_file_are_unquoted(tmp_path, line, value):
+    (tmp_path / "env").write_text(f"# comment\nignored\n {line} \n")
+    unit = Unit("a.service", (), {"ExecStart": ("-/bin/a ${A}",), "EnvironmentFile": ("-/env",)})
+
+    assert command_line(HostFiles(tmp_path), unit) == ["/bin/a", value]
+
+
+def test_variables_of_a_file_replace_those_of_the_unit(tmp_path):
+    (tmp_path / "env").write_text("B=file words\n")
+    settings = {"ExecStart": ("/bin/x", "@/bin/a $A $B $C"), "Environment": ("A=1 B=2",), "EnvironmentFile": ("/env",)}
+
+    assert command_line(HostFiles(tmp_path), Unit("a.service", (), settings)) == ["/bin/a", "1", "file", "words"]
+    assert command_line(HostFiles(tmp_path), Unit("a.service", (), {})) == []

@@ -301,3 +301,33 @@ async def test_last_lines_of_the_log_are_shown_once_there_are_two(tmp_path, monk
     await demo._log({"metadata": {"uid": "u"}}, "writer")
 
     assert lines == ["Log of container writer", "  line 2", "  line 3", "  line 4"]
+
+
+async def test_pod_is_deleted_once_its_directory_is_removed(harness):
+    harness.api.run()
+    directory = harness.directory / "root/pods/earlier"
+    directory.mkdir(parents=True)
+    running = asyncio.create_task(harness.run())
+    while harness.pod is not None or not harness.has("^Events"):
+        await asyncio.sleep(0)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not running.done()
+
+    directory.rmdir()
+    await running
+
+
+@pytest.mark.parametrize(
+    ("user", "state", "directory"),
+    [
+        (0, "/state", "/var/lib/nodeagent-demo"),
+        (1000, "/state", "/state/nodeagent-demo"),
+        (1000, "", "/home/u/.local/state/nodeagent-demo"),
+    ],
+)
+def test_default_directory_is_that_of_the_user(monkeypatch, user, state, directory):
+    monkeypatch.setattr(show.os, "geteuid", lambda: user)
+    monkeypatch.setenv("HOME", "/home/u")
+    monkeypatch.setenv("XDG_STATE_HOME", state)
+    assert show.default_directory() == Path(directory)

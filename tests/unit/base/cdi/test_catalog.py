@@ -103,3 +103,14 @@ def test_missing_directories_define_nothing(tmp_path: Path) -> None:
     assert (catalog.devices, catalog.problems) == ([], ())
     with pytest.raises(CdiError, match=f"unresolvable CDI devices {GPU}=x: not defined in {tmp_path}/none"):
         catalog.edits([f"{GPU}=x"])
+
+
+def test_largest_spec_is_read(directories: list[Path]) -> None:
+    write(directories[0] / "a.json", "x")
+    file = directories[0] / "a.json"
+    file.write_bytes(file.read_bytes().ljust(MAX_BYTES))
+    assert read(directories).edits([f"{GPU}=x"]).env == ("x=a",)
+
+    file.write_bytes(file.read_bytes() + b" ")
+    with pytest.raises(CdiError, match=f"must have at most {MAX_BYTES} bytes"):
+        read(directories).edits([f"{GPU}=x"])

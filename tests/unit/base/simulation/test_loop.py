@@ -6,6 +6,7 @@ from contextvars import Context
 
 import pytest
 
+from nodeagent.base.simulation import loop as loop_module
 from nodeagent.base.simulation.loop import PROCESS, BusyLoop, Deadlock, SimulatedLoop
 
 
@@ -177,3 +178,34 @@ def test_dropped_process_does_not_affect_others(loop):
     loop.run_until_complete(main())
 
     assert executed == [("ready", 2), ("timer", 2)]
+
+
+def test_task_belongs_to_the_process_of_its_context_or_creator(loop):
+    async def create():
+        return loop.create_task(asyncio.sleep(1))
+
+    async def main():
+        inherited = await loop.create_task(create(), context=process(1))
+        others = [
+            loop.create_task(asyncio.sleep(1), context=process(2)),
+            loop.create_task(asyncio.sleep(1), context=Context()),
+            loop.create_task(asyncio.sleep(1)),
+        ]
+        assert [task.process for task in (inherited, *others)] == [1, 2, 0, 0]
+        assert loop.tasks_of(1) == [inherited] and loop.tasks_of(2) == others[:1]
+        await asyncio.sleep(2)
+        assert loop.tasks_of(1) == []
+
+    loop.run_until_complete(main())
+
+
+def test_callbacks_at_one_time_are_limited_again_after_time_has_passed(loop, monkeypatch):
+    monkeypatch.setattr(loop_module, "MAX_STEPS_AT_ONE_TIME", 20)
+
+    async def spin():
+        for _ in range(5):
+            for _ in range(10):
+                await asyncio.sleep(0)
+            await asyncio.sleep(1)
+
+    loop.run_until_complete(spin())

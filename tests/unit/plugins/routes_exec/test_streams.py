@@ -31,3 +31,17 @@ def test_ports_are_repeated_or_listed_for_websockets_only():
 def test_invalid_port_is_rejected(text):
     with pytest.raises(ValueError):
         read_ports(MultiDict({"port": text}), websocket=True)
+
+
+def test_limits_of_ports_are_valid():
+    ports = [1, 65535] * (MAX_PORTS // 2)
+    query = MultiDict({"port": ",".join(map(str, ports))})
+
+    assert read_ports(query, websocket=True) == ports
+    with pytest.raises(ValueError, match=f"more than {MAX_PORTS} ports"):
+        read_ports(MultiDict({"port": ",".join(["1"] * (MAX_PORTS + 1))}), websocket=True)
+
+
+def test_websocket_requires_a_port():
+    with pytest.raises(ValueError, match='query parameter "port" is required'):
+        read_ports(MultiDict(), websocket=True)

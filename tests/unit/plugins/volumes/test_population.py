@@ -14,11 +14,14 @@ from nodeagent.contracts.persistent_volumes import MountRequest, VolumeMode, Vol
 from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.errors import VolumeError
 from nodeagent.model.pod import Volume
-from nodeagent.testing import FakeApi, FakeClock, FakeVolumeKind, make_container, make_pod
+from nodeagent.testing import FakeApi, FakeClock, FakeVolumeKind, make_container, make_context, make_pod
 from nodeagent_plugins.volumes import population, selinux
-from nodeagent_plugins.volumes.population import READ_AGAIN_SECONDS, check_mode, used_volumes
+from nodeagent_plugins.volumes.actual_state import NodeVolumes
+from nodeagent_plugins.volumes.empty_dir import EmptyDir
+from nodeagent_plugins.volumes.kinds import Kinds
+from nodeagent_plugins.volumes.population import READ_AGAIN_SECONDS, Populator, check_mode, used_volumes
 
-from .conftest import pod_with
+from .conftest import FakeMounter, pod_with
 from .host import Host, claim_pod, running
 
 FILESYSTEM, BLOCK = VolumeMode.FILESYSTEM, VolumeMode.BLOCK
@@ -301,3 +304,18 @@ async def test_plugin_of_a_volume_found_on_disk_is_known_once_a_pod_needs_it(hos
     await (await host.begin(claim_pod()))
 
     assert [state.plugin for state in host.manager.states()] == ["kubernetes.io/fake:fake.example"]
+
+
+async def test_changed_volume_without_a_claim_is_processed_again(tmp_path: Path, clock: FakeClock) -> None:
+    context = make_context(tmp_path, clock=clock)
+    kinds = Kinds([EmptyDir(context, FakeMounter())], [])
+    populator = Populator(context, kinds, None, NodeVolumes())
+
+    async def medium_of(volume: dict[str, Any]) -> object:
+        pod = pod_with({"name": "v", "emptyDir": volume})
+        processed = await populator.process(pod)
+        found = processed.volumes["v"].desired[pod.uid].spec.volume.empty_dir
+        assert found is not None
+        return found.medium
+
+    assert [await medium_of(volume) for volume in ({}, {}, {"medium": "Memory"})] == ["", "", "Memory"]
