@@ -30,7 +30,7 @@ def test_allowed_origins_receive_headers(method: str, origin: str, *, allowed: b
 
 
 @pytest.mark.row("opt.cors-allowed-origins")
-def test_requests_without_an_origin_have_no_headers_even_if_all_origins_are_allowed() -> None:
+def test_request_without_an_origin_has_no_headers() -> None:
     http = FakeHttpRequest()
 
     assert CorsAndHsts([""], []).begin(http) is None

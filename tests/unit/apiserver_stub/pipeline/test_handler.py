@@ -320,8 +320,8 @@ async def test_responses_name_the_flow_schema_except_for_streams() -> None:
         (f"{POD}/log", "alice", 403, False),
         (f"{POD}/status", "alice", 403, True),
     ):
-        nobody: Any = SimpleNamespace(authorize=answer(ALLOW if user == "admin" else FORBIDDEN))
-        api = Api(authorizer=Chain([nobody]))
+        authorizer: Any = SimpleNamespace(authorize=returning(ALLOW if user == "admin" else FORBIDDEN))
+        api = Api(authorizer=Chain([authorizer]))
         fairness: Any = Sorted()
         api.user, api.limits.flow_control = User(user), fairness
         response = await api.get(target)
@@ -337,7 +337,7 @@ async def test_watch_names_the_flow_schema_without_a_seat() -> None:
     assert (response.code, response.headers["X-Schema"], fairness.entered) == (200, "s", 0)
 
 
-def answer(result: Any) -> Any:
+def returning(result: Any) -> Any:
     async def respond(*_: object) -> Any:
         return result
 

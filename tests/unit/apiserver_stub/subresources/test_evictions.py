@@ -16,6 +16,8 @@ from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.kinds.disruption import BUDGETS
 from apiserver_stub.options import parse
 from apiserver_stub.server.kinds import build_registry
+from apiserver_stub.storage import Record
+from apiserver_stub.subresources import evictions as module
 from apiserver_stub.subresources.evictions import Evictions, EvictionSettings
 from apiserver_stub.verbs.context import VerbContext
 from nodeagent.base.identity import Identity
@@ -54,7 +56,12 @@ def budget(allowed: int, *, name: str = "b", healthy: int = 1, desired: int = 1,
 
 
 async def eviction(
-    store: Memory, *arguments: str, query: str = "", version: str = "policy/v1", options: Any = None
+    store: Memory,
+    *arguments: str,
+    query: str = "",
+    version: str = "policy/v1",
+    options: Any = None,
+    name: str | None = "p",
 ) -> int:
     """Evict the pod and return the status code."""
     chosen = parse(list(arguments))
@@ -63,7 +70,8 @@ async def eviction(
         chosen.gates.enabled("PodDisruptionConditions"), chosen.gates.enabled("PDBUnhealthyPodEvictionPolicy")
     )
     evictions = Evictions(VerbContext(store, AdmissionChain()), registry, settings)  # type: ignore[arg-type]
-    body = {"apiVersion": version, "kind": "Eviction", "metadata": {"name": "p"}, "deleteOptions": options or {}}
+    metadata = {} if name is None else {"name": name}
+    body = {"apiVersion": version, "kind": "Eviction", "metadata": metadata, "deleteOptions": options or {}}
     info = RequestInfo("create", "", "", "v1", "pods", "eviction", "n", "p")
     headers = {"Content-Type": "application/json"}
     request = Request("POST", info, Query(query), headers, json.dumps(body).encode(), User("u"), PLAIN, Identity())
@@ -287,3 +295,134 @@ async def test_shorter_grace_period_ends_now_at_the_earliest(store: Memory, seco
         assert objects.parse_time(found["metadata"]["deletionTimestamp"]) >= earliest
     else:
         assert found is None
+
+
+class Contended(Memory):
+    """Store in which another client changes the pod before each of the next *changes* updates of pods."""
+
+    def __init__(self, changes: int) -> None:
+        super().__init__()
+        self.changes, self.updates = changes, 0
+
+    async def update(self, name: str, key: str, decide: Any) -> Record:
+        if name == PODS:
+            self.updates += 1
+            if self.changes:
+                self.changes -= 1
+                self.put(PODS, self.read(PODS, key))
+        return await super().update(name, key, decide)
+
+
+@pytest.mark.parametrize(
+    ("found", "changes", "options", "code", "updates"),
+    [
+        (pod(phase="Pending"), 2, {}, 201, 4),
+        (pod(phase="Pending"), 99, {}, 409, 20),
+        (pod(phase="Pending"), 1, {"preconditions": {"resourceVersion": "1"}}, 409, 1),
+        (pod(phase="Pending", deletionTimestamp="2024-01-01T00:00:00Z", deletionGracePeriodSeconds=1), 1, {}, 201, 2),
+        (pod(phase="Succeeded"), 1, {}, 201, 2),
+        (pod(), 1, {}, 201, 2),
+        (pod(ready=False), 1, {}, 429, 1),
+        (pod(ready=False), 1, {"preconditions": {"resourceVersion": "1"}}, 409, 1),
+        (pod(phase="Pending"), 0, {"preconditions": {"uid": "x"}}, 409, 20),
+    ],
+)
+async def test_eviction_of_a_changing_pod(
+    monkeypatch: pytest.MonkeyPatch, found: Any, changes: int, options: Any, code: int, updates: int
+) -> None:
+    monkeypatch.setattr(module, "_PAUSE_SECONDS", 0)
+    contended = Contended(changes)
+    contended.put(PODS, found)
+    contended.put(BUDGETS, budget(1, healthy=2))
+
+    try:
+        assert await eviction(contended, options=options) == code
+    except ApiError as error:
+        assert error.code == code
+
+    assert contended.updates == updates
+
+
+async def test_changed_pod_that_is_not_counted_may_be_evicted_later(store: Memory) -> None:
+    contended = Contended(1)
+    contended.put(PODS, pod(ready=False))
+    contended.put(BUDGETS, budget(0, healthy=1))
+
+    with pytest.raises(ApiError) as rejection:
+        await eviction(contended)
+
+    assert (rejection.value.code, (rejection.value.details or {})["retryAfterSeconds"]) == (429, 10)
+    assert not is_leaving(contended)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "message"),
+    [
+        ({"disruptionsAllowed": -1}, 403, "pdb disruptions allowed is negative"),
+        ({"disruptedPods": {f"p{number}": "" for number in range(2001)}}, 403, "DisruptedPods map too big"),
+        ({"disruptedPods": {f"p{number}": "" for number in range(2000)}}, 201, ""),
+    ],
+)
+async def test_unusual_budgets_reject_evictions(store: Memory, status: Any, code: int, message: str) -> None:
+    found = budget(1)
+    found["status"] |= status
+    store.put(BUDGETS, found)
+
+    if not message:
+        assert await eviction(store) == code
+        return
+    with pytest.raises(ApiError, match=message) as rejection:
+        await eviction(store)
+    assert rejection.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("options", "finalizers"),
+    [
+        ({}, None),
+        ({"orphanDependents": False}, None),
+        ({"orphanDependents": True}, ["orphan"]),
+        ({"propagationPolicy": "Foreground"}, ["foregroundDeletion"]),
+        ({"propagationPolicy": "Orphan"}, ["orphan"]),
+    ],
+)
+async def test_dependents_are_deleted_by_the_policy(store: Memory, options: Any, finalizers: Any) -> None:
+    assert await eviction(store, options=options) == 201
+    assert store.read(PODS, "n/p")["metadata"].get("finalizers") == finalizers
+
+
+@pytest.mark.parametrize(("status", "kept"), [("True", True), ("False", False)])
+async def test_time_of_the_condition_is_that_of_its_last_change(store: Memory, status: str, *, kept: bool) -> None:
+    since = "2024-01-01T00:00:00Z"
+    found = pod()
+    found["status"]["conditions"] = [
+        {"type": "DisruptionTarget", "status": status, "reason": "x", "lastTransitionTime": since}
+    ]
+    store.put(PODS, found)
+
+    await eviction(store)
+
+    assert disrupted(store) == ["EvictionByEvictionAPI"]
+    (condition,) = store.read(PODS, "n/p")["status"]["conditions"]
+    assert (condition["lastTransitionTime"] == since) is kept
+
+
+@pytest.mark.parametrize("status", [{"phase": "Running"}, None])
+async def test_pod_without_conditions_is_marked(store: Memory, status: Any) -> None:
+    store.put(PODS, pod() | {"status": status} if status else {k: v for k, v in pod().items() if k != "status"})
+
+    await eviction(store)
+
+    assert disrupted(store) == ["EvictionByEvictionAPI"]
+
+
+async def test_budgets_are_not_read_if_their_kind_is_not_served(store: Memory) -> None:
+    store.put(BUDGETS, budget(0))
+
+    assert await eviction(store, "--runtime-config=policy/v1=false") == 201
+
+
+@pytest.mark.parametrize("name", ["other", None])
+async def test_eviction_names_its_pod(store: Memory, name: str | None) -> None:
+    with pytest.raises(ApiError, match="name in URL does not match name in Eviction object"):
+        await eviction(store, name=name)

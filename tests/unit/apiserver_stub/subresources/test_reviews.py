@@ -46,9 +46,9 @@ class Tokens:
         return SimpleNamespace(user=user, audiences=audiences or ("api",)) if token in ("full", "plain") else None
 
 
-def server(**settings: Any) -> tuple[Api, Decisions]:
+def server(*arguments: str, **settings: Any) -> tuple[Api, Decisions]:
     decisions: Any = Decisions()
-    return Api(authorizer=Chain([decisions]), settings=VerbSettings(**settings)), decisions
+    return Api(*arguments, authorizer=Chain([decisions]), settings=VerbSettings(**settings)), decisions
 
 
 async def test_access_of_another_user_is_decided() -> None:
@@ -124,3 +124,61 @@ async def test_creation_time_of_access_reviews_is_null_in_early_releases() -> No
         spec: Object = {"user": "allowed", "resourceAttributes": GET}
         response = await api.request("POST", f"{AUTHORIZATION}/subjectaccessreviews", {"spec": spec})
         assert ("creationTimestamp" in response.obj["metadata"]) is shows
+
+
+async def test_attributes_of_a_review_are_those_of_the_request() -> None:
+    full = {
+        "verb": "get",
+        "group": "apps",
+        "version": "v1",
+        "resource": "deployments",
+        "subresource": "scale",
+        "namespace": "x",
+        "name": "a",
+    }
+    for attributes, expected in (
+        (full, RequestInfo("get", "", "apps", "v1", "deployments", "scale", "x", "a")),
+        ({"verb": "get", "resource": "pods"}, RequestInfo("get", "", "", "*", "pods", "", "", "")),
+    ):
+        api, decisions = server()
+        spec: Object = {"user": "allowed", "resourceAttributes": attributes}
+        response = await api.request("POST", f"{AUTHORIZATION}/subjectaccessreviews", {"spec": spec})
+        assert response.code == 201, response.body
+        assert decisions.seen[-1][1] == expected, attributes
+
+
+async def test_node_of_a_field_selector_is_authorized() -> None:
+    def required(operator: str, *values: str, key: str = "spec.nodeName") -> Object:
+        return {"requirements": [{"key": key, "operator": operator, "values": list(values)}]}
+
+    for selector, node in (
+        (required("In", "n"), "n"),
+        (required("In", "n", "m"), ""),
+        (required("NotIn", "n"), ""),
+        (required("In", "n", key="metadata.name"), ""),
+        ({"rawSelector": "spec.nodeName=n"}, "n"),
+        ({"rawSelector": "spec.nodeName!=n"}, ""),
+        ({"rawSelector": "spec.nodeName"}, ""),
+        (None, ""),
+    ):
+        api, decisions = server("--compatibility-version=1.34")
+        attributes: Object = {**GET, "verb": "list", **({} if selector is None else {"fieldSelector": selector})}
+        spec: Object = {"user": "allowed", "resourceAttributes": attributes}
+        response = await api.request("POST", f"{AUTHORIZATION}/subjectaccessreviews", {"spec": spec})
+        assert (response.code, decisions.seen[-1][1].selected_node) == (201, node), (selector, response.body)
+
+
+async def test_status_of_a_token_review_is_kept() -> None:
+    api = Api(authenticator=Tokens())
+    for status, expected in (
+        (None, {"user": {}}),
+        ({"user": {"username": "x"}, "authenticated": True}, {"user": {"username": "x"}}),
+    ):
+        review: Object = {"spec": {"token": "other"}, **({} if status is None else {"status": status})}
+        response = await api.request("POST", f"{AUTHENTICATION}/tokenreviews", review)
+        assert response.obj["status"] == expected, status
+
+
+async def test_token_review_without_a_specification_is_rejected() -> None:
+    response = await Api(authenticator=Tokens()).request("POST", f"{AUTHENTICATION}/tokenreviews", {})
+    assert (response.code, "token is required" in response.message) == (400, True)

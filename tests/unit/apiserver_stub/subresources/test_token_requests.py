@@ -102,3 +102,25 @@ async def test_unusable_requests_are_rejected() -> None:
         api, _ = server(fails=fails)
         response = await api.request("POST", target, obj)
         assert (response.code, message in response.message) == (code, True), (target, obj, response.body)
+
+
+async def test_uid_is_a_precondition_on_the_account_if_enabled() -> None:
+    gate = "--feature-gates=TokenRequestServiceAccountUIDValidation"
+    text = "the UID in the token request (x) does not match the UID of the service account (uid-robot)"
+    for arguments, uid, code, found, message in (
+        (("--compatibility-version=1.33",), "x", 201, None, ""),
+        (("--compatibility-version=1.36",), "", 201, "uid-robot", ""),
+        (("--compatibility-version=1.36",), "uid-robot", 201, "uid-robot", ""),
+        (("--compatibility-version=1.36",), "x", 409, None, text),
+        (("--compatibility-version=1.36", f"{gate}=false"), "x", 201, "x", f"{text} but"),
+        (("--compatibility-version=1.36", f"{gate}=false"), "uid-robot", 201, "uid-robot", ""),
+    ):
+        api, _ = server(*arguments)
+        response = await api.request("POST", PATH, {"metadata": {"uid": uid}})
+        assert response.code == code, (arguments, uid, response.body)
+        if code == 201:
+            assert response.obj["metadata"].get("uid") == found, (arguments, uid)
+            assert len(response.warnings) == (2 if message else 1), (arguments, uid)
+            assert message in response.warnings[0], (arguments, uid)
+        else:
+            assert message in response.message, (arguments, uid)
