@@ -18,6 +18,11 @@ from apiserver_stub.cel.admission import AdmissionExpression, Checker
             "['abc'.indexOf('c'), 'abc'.indexOf('a', 1), 'aba'.lastIndexOf('a'), 'aba'.lastIndexOf('a', 1)]",
             [2, -1, 2, 0],
         ),
+        ("['abc'.indexOf('c', 2), 'abc'.indexOf('c', 3), 'abc'.indexOf('c', 9)]", [2, -1, -1]),
+        ("['aba'.lastIndexOf('a', 2), 'aba'.lastIndexOf('a', 0), 'aba'.lastIndexOf('a', 3)]", [2, 0, -1]),
+        ("['abc'.charAt(0), 'abc'.substring(3), 'abc'.substring(1, 1), 'abc'.substring(0, 3)]", ["a", "", "", "abc"]),
+        ("'a,b,c'.split(',', 3) + 'a,b'.split(',', 1) + 'a'.split(',', 0)", ["a", "b", "c", "a,b"]),
+        ("'a,b,c'.split(',', -1) + 'abc'.split('', 2)", ["a", "b", "c", "a", "bc"]),
         ("['a', 'b'].join() + ['a', 'b'].join('-')", "aba-b"),
         ("'Éa'.upperAscii() + 'ÉA'.lowerAscii()", "ÉAÉa"),
         ("'aaa'.replace('a', 'b') + 'aaa'.replace('a', 'b', 1)", "bbbbaa"),
@@ -36,6 +41,10 @@ from apiserver_stub.cel.admission import AdmissionExpression, Checker
         ),
         ("[sets.contains([[1, 2]], [[1]]), sets.contains([[1]], [[1, 2]])]", [False, False]),
         ("[sets.equivalent(['a', 'b', 'a'], ['b', 'a']), sets.equivalent(['a'], ['b'])]", [True, False]),
+        ("[sets.equivalent([1, 2], [2]), sets.equivalent([2], [1, 2]), sets.equivalent([], [])]", [False, False, True]),
+        ("[sets.contains(object.mixed, ['a']), sets.contains(['a'], object.mixed)]", [True, False]),
+        ("[sets.contains(['a', 'b'], ['a']), sets.contains(['a'], ['a', 'b'])]", [True, False]),
+        ("[sets.intersects(['a'], ['b']), sets.intersects(['a', 'b'], ['b'])]", [False, True]),
         ("sets.contains(object.list, [3, 1]) && sets.intersects(object.mixed, [null])", True),
         ("[isURL('https://a/b'), isURL('../a'), isURL('/a')]", [True, False, True]),
         (
@@ -49,6 +58,11 @@ from apiserver_stub.cel.admission import AdmissionExpression, Checker
         ("[quantity('1').compareTo(quantity('2')), sign(quantity('-1')), quantity('2k').asInteger()]", [-1, -1, 2000]),
         ("[quantity('1').add(quantity('500m')), quantity('2').sub(1)].map(q, q.asApproximateFloat())", [1.5, 1.0]),
         ("quantity('1.5').isInteger()", False),
+        (
+            "[quantity('1').isGreaterThan(quantity('1')), quantity('1').isLessThan(quantity('1'))]"
+            " + [quantity('1').compareTo(quantity('1')) == 0, sign(quantity('0')) == 0]",
+            [False, False, True, True],
+        ),
         ("1 < 2.0 && 1.5 > 1u", True),
     ],
 )
@@ -60,6 +74,12 @@ def test_value_of_an_expression_is_that_of_upstream(text: str, value: Any) -> No
     "text",
     [
         "'a'.charAt(2)",
+        "'a'.charAt(-1)",
+        "'a'.indexOf('a', -1)",
+        "'a'.lastIndexOf('a', -1)",
+        "'abc'.substring(-1)",
+        "'abc'.substring(2, 1)",
+        "'abc'.substring(0, 4)",
         "'a'.substring(2)",
         "[].min()",
         "url('a b')",
