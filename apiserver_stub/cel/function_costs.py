@@ -11,6 +11,7 @@ _TRAVERSAL, _REGEX = 0.1, 0.25
 _CHECK_COST = 350_000
 
 Function = Callable[[Sizes, Value | None, Sequence[Value]], CallCost | None]
+"""Return the cost of a call, ``None`` for a form that costs 1; the type checker has counted the arguments."""
 
 
 def _fixed(cost: int) -> Function:
@@ -21,7 +22,7 @@ def _traversal(factor: float, *, of_argument: bool = False, keeps_size: bool = F
     """Return the estimate for functions that traverse a text once or several times."""
 
     def estimate(sizes: Sizes, target: Value | None, arguments: Sequence[Value]) -> CallCost | None:
-        traversed = arguments[0] if of_argument and arguments else target
+        traversed = arguments[0] if of_argument else target
         if traversed is None:
             return None
         size = sizes.size(traversed)
@@ -43,7 +44,7 @@ def _each_item(sizes: Sizes, target: Value | None, arguments: Sequence[Value]) -
 
 
 def _replacement(sizes: Sizes, target: Value | None, arguments: Sequence[Value]) -> CallCost | None:
-    if target is None or len(arguments) < 2:
+    if target is None:
         return None
     size, old, new = sizes.size(target), sizes.size(arguments[0]), sizes.size(arguments[1])
     count_high, kept_high = _replaced(size.high, old.low, shorter=new.high <= old.low)
@@ -82,7 +83,7 @@ def _search(*, finds: bool) -> Function:
     """Return the estimate for functions that match a pattern; the result of a search is a part of the text."""
 
     def estimate(sizes: Sizes, target: Value | None, arguments: Sequence[Value]) -> CallCost | None:
-        if target is None or not arguments:
+        if target is None:  # A pattern that matches() receives as its second argument costs 1, as upstream.
             return None
         size = sizes.size(target)
         pattern = sizes.size(arguments[0]).scaled(_REGEX)
@@ -92,23 +93,21 @@ def _search(*, finds: bool) -> Function:
 
 
 def _contains(sizes: Sizes, target: Value | None, arguments: Sequence[Value]) -> CallCost | None:
-    if target is None or len(arguments) != 1:
+    if target is None:
         return None
     return CallCost(sizes.size(target).scaled(_TRAVERSAL).times(sizes.size(arguments[0]).scaled(_TRAVERSAL)))
 
 
-def _prefix(sizes: Sizes, target: Value | None, arguments: Sequence[Value]) -> CallCost | None:
-    return CallCost(sizes.size(arguments[0]).scaled(_TRAVERSAL)) if len(arguments) == 1 else None
+def _prefix(sizes: Sizes, target: Value | None, arguments: Sequence[Value]) -> CallCost:
+    return CallCost(sizes.size(arguments[0]).scaled(_TRAVERSAL))
 
 
-def _membership(sizes: Sizes, target: Value | None, arguments: Sequence[Value]) -> CallCost | None:
-    return CallCost(sizes.size(arguments[1])) if len(arguments) == 2 else None
+def _membership(sizes: Sizes, target: Value | None, arguments: Sequence[Value]) -> CallCost:
+    return CallCost(sizes.size(arguments[1]))
 
 
 def _conversion(low: float, high: int) -> Function:
-    def estimate(sizes: Sizes, target: Value | None, arguments: Sequence[Value]) -> CallCost | None:
-        if len(arguments) != 1:
-            return None
+    def estimate(sizes: Sizes, target: Value | None, arguments: Sequence[Value]) -> CallCost:
         size = sizes.size(arguments[0])
         return CallCost(size.scaled(_TRAVERSAL), limited(int(size.low * low), size.high * high))
 
@@ -121,9 +120,7 @@ def _comparison(sizes: Sizes, target: Value | None, arguments: Sequence[Value]) 
 
 
 def _concatenation(*, traverses: bool) -> Function:
-    def estimate(sizes: Sizes, target: Value | None, arguments: Sequence[Value]) -> CallCost | None:
-        if len(arguments) != 2:
-            return None
+    def estimate(sizes: Sizes, target: Value | None, arguments: Sequence[Value]) -> CallCost:
         size = sizes.size(arguments[0]).plus(sizes.size(arguments[1]))
         return CallCost(size.scaled(_TRAVERSAL) if traverses else ONE, size)
 
@@ -133,9 +130,7 @@ def _concatenation(*, traverses: bool) -> Function:
 def _pairs(factor: int) -> Function:
     """Return the estimate for functions that compare each item of a list with each of another."""
 
-    def estimate(sizes: Sizes, target: Value | None, arguments: Sequence[Value]) -> CallCost | None:
-        if len(arguments) != 2:
-            return None
+    def estimate(sizes: Sizes, target: Value | None, arguments: Sequence[Value]) -> CallCost:
         return CallCost(sizes.size(arguments[0]).times(sizes.size(arguments[1])).scaled(factor).plus(ONE))
 
     return estimate

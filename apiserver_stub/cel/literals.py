@@ -55,7 +55,7 @@ def _is_assignable(one: bytes, other: bytes) -> bool:
     for form in (_LIST_TYPE, _MAP_TYPE):  # an empty literal has items of any type
         found = [fields(kind).get(form) for kind in (one, other)]
         if None not in found:
-            return any(_DYN in items[0] or not items[0] for items in found if items)
+            return any(_DYN in items[0] for items in found if items)
     return False
 
 

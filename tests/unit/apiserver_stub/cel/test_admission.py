@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apiserver_stub.cel import BOOL, NULL, STRING, CelError
-from apiserver_stub.cel.admission import Checker
+from apiserver_stub.cel.admission import Checker, KindChecker
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,34 @@ def test_variable_has_the_type_of_its_expression() -> None:
     checker.check("variables.broken.x == 1")
     with pytest.raises(CelError, match="no matching overload"):
         checker.check("variables.text == 1")
+
+
+THING = {"Thing": {"name": "string"}}
+
+
+def test_variables_of_a_kind_are_declared_when_they_are_defined() -> None:
+    checker = KindChecker("Thing", THING, params=None, composed=True)
+    before = checker.issues("variables.a == 'x'")
+    checker.define("a", "object.name")
+
+    assert "undefined field 'a'" in before
+    assert checker.issues("variables.a == 'x'") == ""
+    assert "undefined field 'b'" in checker.issues("variables.b == 'x'")
+    checker.define("b", "1")
+    assert checker.issues("variables.b == 1 && oldObject.name == variables.a") == ""
+
+
+@pytest.mark.parametrize(
+    ("params", "text", "issue"),
+    [
+        (None, "params.name == 'a'", "undeclared reference"),
+        ("Thing", "params.name == 'a'", ""),
+        ("Thing", "params.size == 1", "undefined field 'size'"),
+        ("dyn", "params.size == 1", ""),
+    ],
+)
+def test_parameters_of_a_policy_have_their_type(params: str | None, text: str, issue: str) -> None:
+    found = KindChecker("Thing", THING, params=params).issues(text)
+
+    assert issue in found
+    assert bool(found) is bool(issue)

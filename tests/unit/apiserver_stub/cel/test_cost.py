@@ -146,6 +146,8 @@ SCHEMA = {
         ("self.s10.size() == self.l.size()", 7),
         ("self.n in [1,2,3]", 15),
         ("self.o == self.o", 4),
+        ("{'a': self.o}.a.x == ''", 34),
+        ("{'a': 1}.a == 1", 32),
         ("self.lo.exists(x, x.a in self.l)", 93),
         ("quantity(self.s10).isGreaterThan(quantity('1'))", 5),
         ("isQuantity(self.s10)", 3),
