@@ -109,7 +109,7 @@ class PodCache:
             if created is not None and not (known and any(s.id == created.id for s in known.sandboxes)):
                 statuses.append(created)
         newer = self._pods.get(uid)
-        if newer is not None and newer is not known and newer.observed_at > started:
+        if newer is not None and newer.observed_at > started:
             return newer  # A concurrent refresh that started later has finished first.
         pod = _assemble(uid, known, statuses, started)
         self._note_read(uid, touched)
@@ -135,7 +135,7 @@ class PodCache:
         changed |= self._outdated.get(uid, set())
         statuses = await self._query(known, sandbox_ids, container_ids, changed)
         newer = self._pods.get(uid)
-        if newer is not known and newer is not None and newer.observed_at > at:
+        if newer is not None and newer.observed_at > at:
             return newer
         self._note_read(uid, changed)
         self.put(_assemble(uid, known, statuses, at))

@@ -84,20 +84,70 @@ async def test_removed_objects_are_dropped(cache, runtime, clock):
     assert pod is None or not pod.containers
 
 
-async def test_newer_result_is_not_replaced_by_an_older_one(cache, runtime, clock):
+@pytest.fixture
+def delayed(runtime, monkeypatch):
+    """Delay the first status of a container until this event is set."""
+    released, query = asyncio.Event(), runtime.container_status
+
+    async def container_status(container_id):
+        status = await query(container_id)
+        monkeypatch.setattr(runtime, "container_status", query)
+        await released.wait()
+        return status
+
+    monkeypatch.setattr(runtime, "container_status", container_status)
+    return released
+
+
+@pytest.mark.parametrize("is_relist", [True, False])
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_newer_result_is_not_replaced_by_an_older_one(cache, runtime, clock, delayed, is_relist, is_known):
     container = runtime.start("a", POD)
-    await cache.refresh(POD.uid)
+    sandbox = runtime.pod(POD.uid).sandboxes[0].id
+    if is_known:
+        await cache.refresh(POD.uid, frozenset({sandbox}))
+        await clock.advance(1)
+    changed = frozenset({sandbox, container})
+    if is_relist:
+        slow = asyncio.create_task(cache.observe(POD.uid, [sandbox], [container], changed, clock.now()))
+    else:
+        slow = asyncio.create_task(cache.refresh(POD.uid))
     await clock.advance(1)
-    runtime.hang("sandbox_status")
-    slow = asyncio.create_task(cache.refresh(POD.uid))
-    await clock.advance(1)
-    runtime.recover("sandbox_status")
     runtime.exit(container, 2)
     fast = await cache.refresh(POD.uid)
-    slow_result = await slow
+    delayed.set()
 
+    assert await slow is fast is cache.get(POD.uid)
     assert fast.newest("a").exit_code == 2
-    assert cache.get(POD.uid).observed_at >= slow_result.observed_at
+
+
+async def test_change_at_the_time_of_the_last_refresh_is_read(cache, runtime, clock):
+    container = runtime.start("a", POD)
+    known = await cache.refresh(POD.uid)
+    runtime.exit(container, 2)
+
+    ids = [known.sandboxes[0].id], [container]
+    observed = await cache.observe(POD.uid, *ids, frozenset({container}), known.observed_at)
+
+    assert observed.newest("a").exit_code == 2
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_pod_without_sandboxes_has_its_name(cache, runtime, clock, is_known):
+    container = runtime.start("a", POD)
+    if is_known:
+        await cache.refresh(POD.uid)
+        await clock.advance(1)
+
+    pod = await cache.observe(POD.uid, [], [container], frozenset({container}), clock.now())
+
+    assert (pod.name, pod.namespace, pod.sandboxes) == (POD.name, POD.namespace, ())
+    assert [each.id for each in pod.containers] == [container]
+
+
+async def test_earlier_relist_keeps_a_later_status(cache, runtime, clock):
+    container = runtime.start("a", POD)
+    await cache.refresh(POD.uid)
     await clock.advance(1)
     at = clock.now()
     await clock.advance(1)

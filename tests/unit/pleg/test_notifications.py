@@ -136,5 +136,9 @@ async def test_runtime_that_does_not_notify_of_changes_is_not_relied_on(clock: F
             await clock.advance(15)
 
         assert await relists_during(runtime, clock, 20) == 20
+        runtime.silent = False
+        runtime.end_events()  # Its notifications are watched again.
+        await clock.advance(60)
+        assert await relists_during(runtime, clock, 20) == 20
         assert triggered == ["uid-web-0", "uid-web-1", "uid-web-2"]
         assert "Relisting every second, container runtime has not notified of changes" in caplog.messages
