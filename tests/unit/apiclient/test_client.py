@@ -253,6 +253,23 @@ async def test_get_is_retried_once_after_a_lost_connection(client: Client, trans
     assert len(transport.requests) == 2
 
 
+@pytest.mark.parametrize(
+    ("name", "metadata", "text"),
+    [
+        ("sa", {}, "create serviceaccounts/token default/sa"),
+        ("", {"name": "own"}, "create serviceaccounts/token default/own"),
+        ("sa", {"name": "own"}, "create serviceaccounts/token default/sa"),
+    ],
+)
+async def test_failed_creation_names_the_object(
+    client: Client, transport: FakeTransport, name: str, metadata: dict[str, str], text: str
+) -> None:
+    transport.responses.append(ConnectionLost("reset"))
+    with pytest.raises(ApiUnavailable) as raised:
+        await client.create(SERVICE_ACCOUNTS, {"metadata": metadata}, "default", subresource="token", name=name)
+    assert str(raised.value).startswith(text)
+
+
 async def test_create_is_not_retried_after_a_lost_connection(client: Client, transport: FakeTransport) -> None:
     transport.responses.append(ConnectionLost("reset"))
 

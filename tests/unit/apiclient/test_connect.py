@@ -84,8 +84,8 @@ class Plugin:
         self.expires = ""
         self.respond()
 
-    def respond(self) -> None:
-        status = {"token": "token-$count", **({"expirationTimestamp": self.expires} if self.expires else {})}
+    def respond(self, **status: str) -> None:
+        status = {"token": "token-$count", **status, **({"expirationTimestamp": self.expires} if self.expires else {})}
         document = {"apiVersion": EXEC_VERSION, "kind": "ExecCredential", "status": status}
         counted = f"echo >>{self._runs}; count=$(wc -l <{self._runs})"
         self._write(f"{counted}; cat <<END\n{json.dumps(document)}\nEND")
@@ -245,3 +245,18 @@ async def test_failed_connection_is_reported_with_address_and_reason(tmp_path: P
 
     await transport.close()
     assert str(raised.value) == f"cannot connect to 127.0.0.1:{port}: Connection refused"
+
+
+async def test_new_token_with_the_same_certificate_keeps_the_connections(
+    tmp_path: Path, clock: FakeClock, plugin: Plugin
+) -> None:
+    credentials = exec_credentials(tmp_path, clock, plugin)
+    contexts, pair = [], issue(CA, "node", client=True)
+    for current in (pair, pair, issue(CA, "node", client=True)):
+        plugin.respond(clientCertificateData=current.certificate.decode(), clientKeyData=current.key.decode())
+        credentials.reject(credentials.authorization)
+        await credentials.refresh()
+        contexts.append(credentials.context)
+
+    assert contexts[0] is contexts[1] is not contexts[2]
+    assert plugin.runs == 3

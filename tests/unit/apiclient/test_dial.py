@@ -4,10 +4,12 @@ import asyncio
 import contextlib
 import errno
 import ssl
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
 
+from nodeagent.apiclient import dial as dial_module
 from nodeagent.apiclient.dial import _failures_to_connect, _open_tunnel, dial
 from nodeagent.apiclient.route import route
 from nodeagent.apiclient.transport import ConnectionLost
@@ -176,6 +178,29 @@ async def test_cancelled_handshake_closes_the_connection():
             await dialing
         await closed.wait()
     server.close()
+
+
+@pytest.mark.parametrize(("succeeds", "aborted"), [(True, 1), (False, 0)])
+async def test_connection_that_opens_during_a_cancellation_is_closed(servers, monkeypatch, succeeds, aborted):
+    started, closed = asyncio.Event(), []
+
+    async def open_connection(sock, **_options):
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            sock.close()
+            if not succeeds:
+                raise ConnectionResetError from None
+            return None, SimpleNamespace(transport=SimpleNamespace(abort=lambda: closed.append(1)))
+
+    monkeypatch.setattr(dial_module.asyncio, "open_connection", open_connection)
+    dialing = asyncio.create_task(dial(route(f"http://127.0.0.1:{servers.plain}", ""), None, ""))
+    await started.wait()
+    dialing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await dialing
+    assert len(closed) == aborted
 
 
 def verification(message):

@@ -11,6 +11,8 @@ from typing import ClassVar
 import pytest
 
 from nodeagent.apiclient.server_version import query_server_version
+from nodeagent.base.tls import generate_ca, issue
+from nodeagent.contracts.certificates import client_store_name, current_pair
 from nodeagent.contracts.settings import NodeSettings
 
 KUBECONFIG = """
@@ -97,3 +99,16 @@ def test_silent_server_is_an_unknown_version(settings):
 
 def test_missing_kubeconfig_is_an_unknown_version(tmp_path):
     assert query_server_version(NodeSettings(kubeconfig=str(tmp_path / "none"), cert_dir=str(tmp_path))) == ""
+
+
+def test_rotated_certificate_replaces_the_token_of_the_kubeconfig_only(server, settings, tmp_path):
+    authority = generate_ca("ca")
+    pair = issue(authority, "system:node:n", client=True)
+    current_pair(tmp_path, client_store_name()).write_bytes(pair.certificate + pair.key)
+    found = settings(server.port)
+
+    assert query_server_version(found) == "v1.34.2"
+    bootstrap = NodeSettings(bootstrap_kubeconfig=found.kubeconfig, cert_dir=found.cert_dir)
+    assert query_server_version(bootstrap) == "v1.34.2"
+
+    assert server.tokens == [None, "Bearer secret"]

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from nodeagent.server import health
 from nodeagent.server.health import HealthServer
 
 
@@ -65,3 +66,21 @@ async def test_invalid_request_closes_the_connection(clock):
     ((status, text),) = await responses(clock, HEALTHY, "nonsense", "GET /healthz")
     assert status == 400
     assert text
+
+
+async def test_port_in_use_is_retried_and_logged_once(clock, caplog, monkeypatch):
+    failures = [OSError("in use"), OSError("in use")]
+
+    def bind(_address, _port):
+        if failures:
+            raise failures.pop()
+        return "socket"
+
+    monkeypatch.setattr(health, "bind", bind)
+    task = asyncio.create_task(HealthServer("127.0.0.1", 1, {}, clock)._bind())
+    await clock.advance(0)
+    for _ in range(2):
+        assert not task.done()
+        await clock.advance(health.RETRY_SECONDS)
+    assert await task == "socket"
+    assert caplog.messages == ["Failed to start healthz server"]

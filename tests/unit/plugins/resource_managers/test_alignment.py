@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodeagent.contracts.topology import Hint
-from nodeagent_plugins.resource_managers.alignment import Alignment, masks
+from nodeagent_plugins.resource_managers.alignment import Alignment, masks, narrowest
 
 
 def hint(*nodes, preferred=True):
@@ -54,3 +54,10 @@ def test_closest_nodes_are_selected_by_option(topology):
 def test_masks_are_sorted_by_size():
     assert list(masks([1, 0, 3]))[:4] == [{0}, {1}, {3}, {0, 1}]
     assert len(list(masks(range(8)))) == 255
+
+
+def test_narrowest_hint_is_preferred_then_small_then_has_the_lowest_nodes():
+    assert narrowest([hint(0, preferred=False), hint(1, 2), hint(0, 3), hint(2)]) == hint(2)
+    assert narrowest([hint(2), hint(1)]) == hint(1)
+    assert narrowest([hint(1), Hint(None, preferred=True)]) == Hint(None, preferred=True)
+    assert narrowest([]) is None

@@ -28,7 +28,7 @@ from nodeagent_plugins.resource_managers import metrics
 from nodeagent_plugins.resource_managers.errors import StaleState
 from nodeagent_plugins.resource_managers.manager import ResourceManagers
 
-from .conftest import guaranteed
+from .conftest import guaranteed, write_host
 
 CPU = {"cpu_manager_policy": "static", "reserved_system_cpus": "0"}
 MEMORY = {
@@ -251,6 +251,46 @@ async def test_cpu_metrics_show_pools_and_alignment(start):
     assert await node.admit(guaranteed("large", main={"cpu": "8"})) is not None
     after = metrics.NOT_ALIGNED.value("container", "physical_cpu"), metrics.NOT_ALIGNED.value("container", "numa_node")
     assert after == (failures[0] + 1, failures[1] + 1)
+
+
+@pytest.mark.parametrize(
+    ("policy", "scope", "aligned"),
+    [
+        ("none", "container", (0, 0)),
+        ("best-effort", "container", (0, 0)),
+        ("best-effort", "pod", (0, 0)),
+        ("single-numa-node", "container", (1, 0)),
+        ("single-numa-node", "pod", (0, 1)),
+    ],
+)
+async def test_alignment_is_counted_only_if_the_policy_requires_it(start, policy, scope, aligned):
+    node = start(**CPU, topology_manager_policy=policy, topology_manager_scope=scope)
+
+    def counts():
+        return [metrics.ALIGNED.value(each, "numa_node") for each in ("container", "pod")]
+
+    before = counts()
+    assert await node.admit(guaranteed(main={"cpu": "2"})) is None
+    assert tuple(after - count for after, count in zip(counts(), before, strict=True)) == aligned
+
+
+@pytest.mark.parametrize(("cpu", "aligned"), [("4", 1), ("6", 0)])
+async def test_cpus_within_one_cache_are_counted(tmp_path, cpu, aligned):
+    host = write_host(tmp_path / "caches", nodes=2, caches=4)
+    node = Node(tmp_path, host, **CPU, cpu_manager_policy_options={"prefer-align-cpus-by-uncorecache": "true"})
+    before = metrics.ALIGNED.value("container", "uncore_cache")
+    assert await node.admit(guaranteed(main={"cpu": cpu})) is None
+    assert metrics.ALIGNED.value("container", "uncore_cache") - before == aligned
+
+
+async def test_all_free_cores_can_be_requested(start):
+    node = start(**CPU, cpu_manager_policy_options={"full-pcpus-only": "true"})
+    assert await node.admit(guaranteed("large", main={"cpu": "16"})) == (
+        "SMTAlignmentError",
+        "SMT Alignment Error: not enough free physical CPUs: available physical CPUs = 14, requested CPUs = 16, "
+        "CPUs per core = 2",
+    )
+    assert await node.admit(guaranteed(main={"cpu": "14"})) is None
 
 
 async def test_admission_duration_is_measured_from_fractions_of_milliseconds(start):

@@ -163,3 +163,18 @@ def test_pod_with_pod_level_resources_is_not_pinned(memory):
 
     assert give(memory, pod) == {}
     assert memory.pod_hints(pod) == memory.container_hints(pod, container) == {}
+
+
+def test_blocks_of_init_containers_are_reduced_by_resource(tmp_path):
+    memory = MemoryAssignments(read_topology(write_host(tmp_path, huge_2mi=1024)), {0: {"memory": GI}})
+    amounts = {"memory": "1Gi", "hugepages-2Mi": "512Mi"}
+    pod = guaranteed(init=[("setup", amounts, False)], main={"memory": "1Gi", "hugepages-2Mi": "256Mi"})
+
+    give(memory, pod)
+
+    entries = memory.to_state()["entries"][pod.uid]
+    sizes = {name: {each["type"]: each["size"] for each in blocks} for name, blocks in entries.items()}
+    assert sizes == {
+        "setup": {"memory": 0, "hugepages-2Mi": GI // 4},
+        "main": {"memory": GI, "hugepages-2Mi": GI // 4},
+    }

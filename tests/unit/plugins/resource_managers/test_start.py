@@ -50,6 +50,17 @@ def test_align_by_socket_requires_a_numa_node_per_socket(tmp_path):
         make_cpus(config, topology)
 
 
+def test_align_by_socket_supports_one_numa_node_per_socket(tmp_path):
+    topology = read_topology(write_host(tmp_path, nodes=2))
+    config = make_config(reserved_system_cpus="0", cpu_manager_policy_options={"align-by-socket": "true"})
+    assert make_cpus(config, topology).reserved == {0}
+
+
+def test_sockets_without_numa_nodes_are_supported_without_the_option(tmp_path):
+    topology = read_topology(write_host(tmp_path, nodes=1))
+    assert make_cpus(make_config(reserved_system_cpus="0"), topology).reserved == {0}
+
+
 def test_topology_policy_supports_at_most_eight_numa_nodes(tmp_path):
     topology = read_topology(write_host(tmp_path, nodes=9, cores=18, threads=1))
     with pytest.raises(ConfigError, match="more than 8 NUMA nodes; this host has 9"):

@@ -52,3 +52,15 @@ def test_lists_have_the_kernel_format():
 def test_caches_divide_the_cpus_of_a_socket(tmp_path, nodes, caches, expected):
     topology = read_topology(write_host(tmp_path, nodes=nodes, caches=caches))
     assert topology.ids("cache") == expected
+
+
+@pytest.mark.parametrize(("level", "caches"), [(2, {0, 4}), (3, {0, 2, 4, 6})])
+def test_only_caches_of_level_3_divide_a_socket(tmp_path, level, caches):
+    host = write_host(tmp_path, nodes=2)
+    for cpu in range(16):
+        core = cpu % 8
+        first = core // 2 * 2
+        unit = host / f"sys/devices/system/cpu/cpu{cpu}/cache/index2"
+        put(unit / "level", level)
+        put(unit / "shared_cpu_list", format_cpu_list([first, first + 1, first + 8, first + 9]))
+    assert {location.cache for location in read_topology(host).cpus.values()} == caches
