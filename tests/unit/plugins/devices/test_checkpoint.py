@@ -6,7 +6,16 @@ import json
 
 import pytest
 
-from nodeagent_plugins.devices.checkpoint import CheckpointDamaged, CheckpointData, Encoder, Entry, by_node, decode
+from nodeagent_plugins.devices import checkpoint
+from nodeagent_plugins.devices.checkpoint import (
+    CheckpointDamaged,
+    CheckpointData,
+    Encoder,
+    Entry,
+    by_node,
+    decode,
+    read,
+)
 
 RESPONSE = "Ch8KFk5WSURJQV9WSVNJQkxFX0RFVklDRVMSBXRlZ3Jh"
 GPU = "nvidia.com/gpu"
@@ -85,3 +94,14 @@ def test_changed_entries_are_encoded_as_if_all_were():
 def test_damaged_file_is_rejected(text):
     with pytest.raises(CheckpointDamaged):
         decode(text)
+
+
+def test_file_has_a_limit(tmp_path, monkeypatch):
+    file = tmp_path / "checkpoint"
+    assert read(file) is None
+    file.write_text(encode(CheckpointData([], {GPU: ("a",)})))
+    monkeypatch.setattr(checkpoint, "_MAX_BYTES", file.stat().st_size)
+    assert read(file) is not None
+    monkeypatch.setattr(checkpoint, "_MAX_BYTES", file.stat().st_size - 1)
+    with pytest.raises(CheckpointDamaged, match="checkpoint is longer than"):
+        read(file)

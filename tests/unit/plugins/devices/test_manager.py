@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 
+import msgspec
 import pytest
 
 from nodeagent.contracts.device_report import DevicesRequest
@@ -13,10 +14,12 @@ from nodeagent.contracts.device_responses import DeviceResponse
 from nodeagent.contracts.devices import DeviceHealth, ProvidedDevice
 from nodeagent.contracts.runtime import Device, Mount
 from nodeagent.errors import DeviceError, DevicesNotReady
+from nodeagent.model.meta import OwnerReference
 from nodeagent.model.pod import PodStatus
 from nodeagent.testing import FakeClock, FakeDeviceProvider, eventually, make_container, make_context, make_pod
 from nodeagent.testing.contracts import BackgroundLoopContract, DeviceManagerContract, DeviceProviderContract
 from nodeagent_plugins.devices import metrics
+from nodeagent_plugins.devices.inventory import Resource
 from nodeagent_plugins.devices.manager import Devices
 from nodeagent_plugins.devices.report import Report, expose
 from nodeagent_plugins.devices.store import BOOT_FILE, SYNCED_FILE
@@ -169,6 +172,104 @@ async def test_pod_that_waits_too_long_is_rejected(make_devices, context, clock)
         "Pod was rejected: Allocate failed due to no healthy devices present; cannot allocate unhealthy devices "
         "example.com/widget, which is unexpected"
     )
+
+
+async def test_pod_is_rejected_exactly_at_its_limit(make_devices, context, clock):
+    devices = await started(make_devices(expected=[WIDGET], wait_seconds=10))
+    pod, loop = requesting("web"), asyncio.create_task(devices.run())
+    await admit(devices, context, pod)
+    waiting = devices._waiting
+    context.pods.triggered.clear()
+
+    await clock.advance(9)
+    assert waiting.expire(60.0) == 1 and context.pods.triggered == []
+    with pytest.raises(DevicesNotReady):
+        waiting.check(pod.uid)
+    await clock.advance(1)
+    assert waiting.expire(60.0) == 60.0 and pod.uid in context.pods.triggered
+    with pytest.raises(DeviceError, match="no healthy devices present"):
+        waiting.check(pod.uid)
+    loop.cancel()
+
+
+async def test_preference_cannot_be_used_for_unhealthy_devices(make_devices, context):
+    provider = FakeDeviceProvider(devices=["w0", "w1", "w2"])
+    devices = await started(make_devices(provider))
+    pod = requesting("web", 2)
+    await admit(devices, context, pod)
+    provider.set(ProvidedDevice("w0", healthy=False), ProvidedDevice("w1"), ProvidedDevice("w2"))
+    await settle()
+
+    await devices.prepare_pod(pod)
+
+    assert envs(devices, pod) == "w1,w2"
+
+
+async def test_exchanged_device_is_exchanged_for_the_containers_that_reuse_it(make_devices, context):
+    provider = FakeDeviceProvider(devices=["w0", "w1", "w2", "w3"])
+    other = FakeDeviceProvider("example.com/other", ["w0", "w1"])
+    devices = await started(make_devices(provider, other))
+    limits = {WIDGET: "1", "example.com/other": "1"}
+    init, main, sidecar = (
+        make_container(name, resources={"limits": limits}, **fields)
+        for name, fields in (("init", {}), ("main", {}), ("proxy", {"restart_policy": "Always"}))
+    )
+    pod = make_pod(init_containers=[sidecar, init], containers=[main])
+    await admit(devices, context, pod)
+    allocations = devices.reservations.allocations
+
+    def held(resource):
+        return [allocations.get(pod.uid, name, resource).ids for name in ("proxy", "init", "main")]
+
+    assert held(WIDGET) == [("w0",), ("w1",), ("w1",)]
+    devices.reservations.exchange(pod, "init", devices.reservations.resources[WIDGET], ["w3"])
+
+    assert held(WIDGET) == [("w0",), ("w3",), ("w3",)]
+    assert held("example.com/other") == [("w0",), ("w1",), ("w1",)]
+    assert allocations.get(pod.uid, "main", WIDGET).required == {"w3"}
+
+
+async def test_allocated_device_is_not_exchanged_with_a_reserved_one(make_devices, context):
+    devices = await started(make_devices(FakeDeviceProvider(devices=["w0", "w1"])))
+    pod = requesting("web", init=["first"])
+    await admit(devices, context, pod)
+    allocations = devices.reservations.allocations
+    main = allocations.get(pod.uid, "main", WIDGET)
+    main.response = DeviceResponse()
+
+    devices.reservations.exchange(pod, "first", devices.reservations.resources[WIDGET], ["w1"])
+
+    assert (main.ids, allocations.get(pod.uid, "first", WIDGET).ids) == (("w0",), ("w1",))
+
+
+async def test_failed_admission_keeps_earlier_reservations(make_devices, context):
+    devices = await started(make_devices(FakeDeviceProvider(devices=["w0"])))
+    pod = requesting("web")
+    await admit(devices, context, pod)
+
+    changed = make_pod(
+        "web", containers=[pod.spec.containers[0], make_container("more", resources={"limits": {WIDGET: "1"}})]
+    )
+    assert await devices.nodeagent_admit_pod(changed, []) is not None
+    assert devices.reservations.allocations.get(pod.uid, "main", WIDGET).ids == ("w0",)
+
+    other = requesting("other", 2)
+    assert await devices.nodeagent_admit_pod(other, []) is not None
+    assert devices.reservations.allocations.pods == {pod.uid}
+
+
+async def test_provider_without_preparation_or_connection_is_not_called(make_devices, context):
+    provider, pod = FakeDeviceProvider(), requesting("web")
+    devices = await started(make_devices(provider))
+    await admit(devices, context, pod)
+    await devices.prepare_pod(pod)
+
+    await devices.before_start(pod, pod.spec.containers[0])
+    provider.needs_pre_start = True
+    devices.reservations.resources[WIDGET].provider = None
+    await devices.before_start(pod, pod.spec.containers[0])
+
+    assert provider.starting == []
 
 
 async def test_restarted_agent_keeps_allocations_without_the_provider(make_devices, context):
@@ -430,6 +531,34 @@ async def test_report_lists_devices_with_their_containers(make_devices, context)
     assert not report.devices[0].users[0].allocated
 
 
+async def test_report_has_nodes_and_owners_of_devices(make_devices, context):
+    provider = FakeDeviceProvider()
+    provider.set(ProvidedDevice("w0", numa_nodes=(1,)), ProvidedDevice("w1"))
+    devices = await started(make_devices(provider))
+    references = [
+        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "1", "controller": True},
+        {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "2"},
+    ]
+    owners = msgspec.convert(references, list[OwnerReference])
+    await admit(devices, context, requesting("web", metadata={"owner_references": owners}))
+    removed = requesting("removed")
+    assert await devices.nodeagent_admit_pod(removed, []) is None  # The pod is not known.
+    provider.set(ProvidedDevice("w0", numa_nodes=(1,)))
+    await settle()
+    context.devices = devices
+
+    lines = (await Report(context, devices).report(DevicesRequest())).devices
+
+    assert [(line.id, line.numa_nodes, line.health) for line in lines] == [
+        ("w0", [1], "Healthy"),
+        ("w1", [], "Unknown"),
+    ]
+    assert [(user.pod, user.pod_uid, user.owner) for line in lines for user in line.users] == [
+        ("web", "uid-web", "ReplicaSet/web"),
+        ("", "uid-removed", ""),
+    ]
+
+
 async def test_metrics_count_devices_by_state(make_devices, context):
     devices = await started(make_devices(FakeDeviceProvider()))
     await admit(devices, context, requesting("web"))
@@ -437,6 +566,10 @@ async def test_metrics_count_devices_by_state(make_devices, context):
 
     assert metrics.DEVICES.sample() == {(WIDGET, "healthy"): 2, (WIDGET, "unhealthy"): 0, (WIDGET, "allocated"): 1}
     assert metrics.CONNECTED.sample() == {(WIDGET,): 1}
+    await context.clock.advance(7)
+    assert metrics.LIST_AGE.sample() == {(WIDGET,): 7}
+    devices.reservations.resources["example.com/late"] = Resource("example.com/late", 0.0)
+    assert metrics.LIST_AGE.sample() == {(WIDGET,): 7}
 
 
 async def test_damaged_checkpoint_is_rebuilt_from_containers(make_devices, context, tmp_path):

@@ -130,3 +130,11 @@ def test_checkpoint_lists_allocations_and_healthy_devices(reservations):
     assert [(each.uid, each.container) for each in data.entries] == [("u", "main")]
     assert data.registered == {"a.example/before": (), WIDGET: ["a", "b"]}
     assert to_checkpoint(reservations).entries[0] is data.entries[0]
+
+
+def test_later_checkpoint_does_not_replace_known_resources(reservations):
+    later = Resource(WIDGET, 3.0)
+    reservations.resources[WIDGET] = later
+    restore_resources(reservations, CheckpointData([], {WIDGET: ("a",), "x": ("b",)}), 7.0)
+
+    assert reservations.resources == {WIDGET: later} and later.restored == 1
