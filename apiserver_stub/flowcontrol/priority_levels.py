@@ -11,7 +11,7 @@ from collections import Counter, deque
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.flowcontrol.schemas import FlowSchema
-from apiserver_stub.flowcontrol.seat_borrowing import SeatDemand
+from apiserver_stub.flowcontrol.seat_borrowing import SeatDemand, rounded
 from apiserver_stub.transport.retry_after import RetryAfter
 from nodeagent.base.structs import MutableStruct, Struct
 
@@ -140,9 +140,9 @@ class PriorityLevel:
         :param total: number of seats of the server.
         """
         self.settings, self.seats = settings, seats
-        self.least = seats - round(seats * settings.lendable_percent / 100)
+        self.least = seats - rounded(seats * settings.lendable_percent / 100)
         borrowed = settings.borrowing_percent
-        self.most = seats + (total if borrowed is None else round(seats * borrowed / 100))
+        self.most = seats + (total if borrowed is None else rounded(seats * borrowed / 100))
 
     def try_enter(self, admission: Admission) -> bool:
         """Acquire seats if they are free and no request waits; return whether they were acquired."""

@@ -72,4 +72,9 @@ def allocate_seats(seats: int, levels: Sequence[SeatTarget]) -> list[int]:
             low = middle
         else:
             high = middle
-    return [math.floor(share + 0.5) for share in allocation(high)]  # Halves are rounded up, as upstream.
+    return [rounded(share) for share in allocation(high)]
+
+
+def rounded(seats: float) -> int:
+    """Return a whole number of seats; halves are rounded up, as upstream."""
+    return math.floor(seats + 0.5)
