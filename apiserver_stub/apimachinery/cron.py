@@ -179,7 +179,7 @@ def _number(text: str, bounds: _Bounds) -> int:
 
 def _integer(text: str) -> int:
     try:
-        if not text.removeprefix("-").removeprefix("+").isdecimal():
+        if not text.isascii() or not text.removeprefix("-").removeprefix("+").isdecimal():
             raise ValueError
         number = int(text)
     except ValueError:
