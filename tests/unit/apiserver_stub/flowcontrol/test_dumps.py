@@ -7,6 +7,7 @@ import asyncio
 from apiserver_stub.apimachinery.request import Query, User, parse_path
 from apiserver_stub.flowcontrol.dumps import level_table, queue_table, request_table
 from apiserver_stub.flowcontrol.priority_and_fairness import PriorityAndFairness
+from apiserver_stub.flowcontrol.priority_levels import CANCELLED, CONCURRENCY_LIMIT, QUEUE_FULL, TIME_OUT
 from tests.unit.apiserver_stub.flowcontrol.default_configuration import default_levels, default_schemas
 
 ALICE = User("alice", groups=("system:authenticated",))
@@ -43,6 +44,26 @@ async def test_tables_show_executing_and_waiting_requests() -> None:
     assert [row[8:] for row in details[1:]] == [expected, expected]
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
+
+
+async def test_rejections_are_counted_by_reason() -> None:
+    fairness = PriorityAndFairness(1, 30, default_levels(), default_schemas())
+    fairness.levels["global-default"].rejected.update({TIME_OUT: 2, CANCELLED: 3, QUEUE_FULL: 4, CONCURRENCY_LIMIT: 5})
+
+    (row,) = [row for row in _rows(level_table(fairness)) if row[0] == "global-default"]
+
+    assert row[-3:] == ["9", "2", "3"]
+
+
+async def test_first_queue_is_shown_while_its_request_executes() -> None:
+    fairness = PriorityAndFairness(1, 30, default_levels(), default_schemas())
+    schema = fairness.sort(ALICE, PODS)
+    admission = await fairness.enter(schema, ALICE, PODS)
+    without = _rows(queue_table(fairness))
+    admission.queue = 0
+
+    assert without[1:] == []
+    assert _rows(queue_table(fairness))[1:] == [["global-default", "0", "0", "1", "1"]]
 
 
 def _rows(table: str) -> list[list[str]]:

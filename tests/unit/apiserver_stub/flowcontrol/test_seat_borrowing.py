@@ -67,3 +67,10 @@ def test_past_demand_decays_slowly() -> None:
     assert seen[0] == pytest.approx(97.7)
     assert 45 < seen[-1] < 55
     assert demand.highest == 0
+
+
+def test_empty_period_has_no_demand() -> None:
+    demand = SeatDemand(5)
+    demand.close(5)
+
+    assert (demand.highest, demand.smoothed) == (0, 0.0)
