@@ -27,6 +27,8 @@ def _char_at(text: str, index: int) -> str:
 
 
 def _index_of(text: str, part: str, start: int = 0) -> int:
+    if not part:
+        return start  # As upstream, also beyond the text.
     if start < 0:
         raise ValueError(f"index out of range: {start}")
     return text.find(part, start)
@@ -35,6 +37,8 @@ def _index_of(text: str, part: str, start: int = 0) -> int:
 def _last_index_of(text: str, part: str, end: int | None = None) -> int:
     if end is None:
         return text.rfind(part)
+    if not part:
+        return end
     if end < 0:
         raise ValueError(f"index out of range: {end}")
     return text.rfind(part, 0, end + len(part)) if end < len(text) else -1

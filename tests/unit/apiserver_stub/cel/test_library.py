@@ -19,6 +19,8 @@ from apiserver_stub.cel.admission import AdmissionExpression, Checker
             [2, -1, 2, 0],
         ),
         ("['abc'.indexOf('c', 2), 'abc'.indexOf('c', 3), 'abc'.indexOf('c', 9)]", [2, -1, -1]),
+        ("['abc'.indexOf(''), 'abc'.indexOf('', 2), 'abc'.indexOf('', 9), 'abc'.indexOf('', -1)]", [0, 2, 9, -1]),
+        ("['abc'.lastIndexOf(''), 'abc'.lastIndexOf('', 1), 'abc'.lastIndexOf('', 9)]", [3, 1, 9]),
         ("['aba'.lastIndexOf('a', 2), 'aba'.lastIndexOf('a', 0), 'aba'.lastIndexOf('a', 3)]", [2, 0, -1]),
         ("['abc'.charAt(0), 'abc'.substring(3), 'abc'.substring(1, 1), 'abc'.substring(0, 3)]", ["a", "", "", "abc"]),
         ("'a,b,c'.split(',', 3) + 'a,b'.split(',', 1) + 'a'.split(',', 0)", ["a", "b", "c", "a,b"]),
