@@ -130,3 +130,20 @@ async def test_only_the_leader_recounts(store: MeteredStore) -> None:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
     assert (following, used(store)) == ("1", "0")
+
+
+async def test_charges_of_expired_servers_are_dropped(store: MeteredStore) -> None:
+    def put_charge(server: str, name: str) -> None:
+        charge = {"quota": KEY, "used": {"count/secrets": "1"}}
+        store.put(CHARGES, {"metadata": {"name": server, "labels": {"n": name}}, "charges": [charge]})
+
+    charges = SharedCharges(store, "own", 60, FakeClock())  # type: ignore[arg-type]
+    put_charge("a", "1")
+    put_charge("b", "1")
+    before = list(charges.of_others(KEY))
+    store.remove(CHARGES, "a")
+    put_charge("b", "2")
+    after = list(charges.of_others(KEY))
+
+    assert (before, after) == ([ONE, ONE], [ONE])
+    assert charges._decoded.keys() == {"b"}
