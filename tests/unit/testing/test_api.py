@@ -175,3 +175,14 @@ async def test_token_subresource_returns_a_token(api):
     request = {"spec": {"expirationSeconds": 600}}
     response = await api.create(SERVICE_ACCOUNTS, request, "default", subresource="token", name="default")
     assert response["status"]["token"] and response["status"]["expirationTimestamp"].endswith("Z")
+
+
+async def test_name_is_generated_unless_it_is_set(api):
+    generated = {"metadata": {"generateName": "web-", "namespace": "default"}, "spec": {"containers": []}}
+    names = [(await api.create(PODS, generated, "default"))["metadata"]["name"] for _ in range(2)]
+    assert all(name.startswith("web-") and len(name) == 9 for name in names) and len(set(names)) == 2
+
+    both = {**generated, "metadata": {**generated["metadata"], "name": "own"}}
+    assert (await api.create(PODS, both, "default"))["metadata"]["name"] == "own"
+    with pytest.raises(ApiConflict, match="already exists"):
+        await api.create(PODS, both, "default")

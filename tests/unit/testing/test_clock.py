@@ -72,3 +72,16 @@ def test_setting_the_wall_clock_does_not_change_the_monotonic_time():
 
     assert clock.now() == before
     assert clock.wall() - datetime(2030, 1, 1, tzinfo=UTC) == timedelta(0)
+
+
+async def test_cancelled_sleep_is_not_counted(clock):
+    tasks = [asyncio.create_task(clock.sleep(seconds)) for seconds in (1, 2)]
+    await clock.advance(0)
+    assert (clock.sleepers, clock.next_due) == (2, 1)
+
+    tasks[0].cancel()
+    await clock.settle()
+    assert (clock.sleepers, clock.next_due) == (1, 2)
+    await clock.advance(2)
+    assert (clock.sleepers, clock.next_due) == (0, None)
+    assert [task.cancelled() for task in tasks] == [True, False]

@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -320,3 +321,36 @@ async def test_characters_of_a_path_are_never_interpreted(
     assert mounter.mounts[request.directory][0] == str(disk)
     assert commands.calls == []
     assert not (tmp_path / "outside").exists()
+
+
+@pytest.mark.parametrize(
+    ("is_mounted", "fields", "applied"),
+    [
+        (False, {"remount": True}, 1),
+        (False, {}, 1),
+        (True, {}, 1),
+        (True, {"remount": True}, 0),
+        (True, {"reconstructed": True}, 0),
+    ],
+)
+async def test_group_is_applied_unless_the_volume_is_known_to_have_it(
+    kind: LocalVolumes,
+    mounter: FakeMounter,
+    source: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_mounted: bool,
+    fields: dict[str, bool],
+    applied: int,
+) -> None:
+    request = replace(request_of(local(source), tmp_path), **fields)
+    if is_mounted:
+        mounter.mounts[request.directory] = (str(source),)
+    groups: list[MountRequest] = []
+
+    async def apply_group(_self: LocalVolumes, request: MountRequest) -> None:
+        groups.append(request)
+
+    monkeypatch.setattr(LocalVolumes, "_apply_group", apply_group)
+    await kind.mount(request)
+    assert len(groups) == applied
