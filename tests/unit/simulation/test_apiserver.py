@@ -6,7 +6,7 @@ import pytest
 from nodeagent.apiclient.transport import Request
 from nodeagent.base.simulation.clock import SimulatedClock
 from nodeagent.base.simulation.trace import Trace
-from nodeagent.simulation.apiserver import CONFIG_MAPS, NODES, PODS, Rejection, SimulatedApiServer
+from nodeagent.simulation.apiserver import CONFIG_MAPS, NODES, PODS, Rejection, SimulatedApiServer, parse_target
 
 from .host import Loop
 
@@ -113,3 +113,78 @@ async def test_watch_reports_objects_that_start_and_cease_to_match(server):
     assert next(kind for kind, name in found if name == "b") == "ADDED"
     assert found[-1] == ("DELETED", "b")
     assert "c" not in {name for _, name in found}
+
+
+def test_changes_of_another_version_or_uid_are_rejected(server):
+    pod = server.find(PODS, "default", "a")
+    version, uid = pod["metadata"]["resourceVersion"], pod["metadata"]["uid"]
+
+    assert send(server, "PATCH", POD, {"metadata": {"resourceVersion": "0"}, "x": 1})[0] == 409
+    assert send(server, "PATCH", POD, {"metadata": {"uid": "0"}, "x": 1})[0] == 409
+    assert send(server, "PATCH", POD, {"metadata": {"uid": uid, "resourceVersion": version}, "x": 1})[0] == 200
+    assert send(server, "PUT", POD, {"metadata": {"name": "a", "resourceVersion": version}})[0] == 409
+    assert send(server, "PUT", POD, {"metadata": {"name": "a"}, "x": 2})[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [(None, 200), ({}, 200), ({"preconditions": {"uid": "other"}}, 409), ({"preconditions": None}, 200)],
+)
+def test_deletion_has_a_precondition(server, body, code):
+    server.create(CONFIG_MAPS, {"metadata": {"name": "c"}}, "default")
+    assert send(server, "DELETE", "/api/v1/namespaces/default/configmaps/c", body)[0] == code
+
+
+@pytest.mark.parametrize(
+    ("target", "stored"),
+    [
+        ("/apis/authentication.k8s.io/v1/tokenreviews", False),
+        ("/api/v1/namespaces/default/pods/a/eviction", False),
+        ("/api/v1/namespaces/default/configmaps", True),
+        ("/api/v1/nodes", True),
+    ],
+)
+def test_reviews_and_subresources_are_not_stored(server, target, stored):
+    before = sum(map(len, server.objects.values()))
+    assert send(server, "POST", target, {"metadata": {"name": "new"}})[0] == 201
+    assert sum(map(len, server.objects.values())) - before == stored
+
+
+def test_token_has_the_requested_expiration(server):
+    target = "/api/v1/namespaces/default/serviceaccounts/sa/token"
+    first, second = (send(server, "POST", target, {"spec": {"expirationSeconds": 600}})[1]["status"] for _ in "12")
+    assert first["token"] != second["token"] and first["expirationTimestamp"] == second["expirationTimestamp"]
+
+
+def test_other_requests_are_rejected(server):
+    assert send(server, "DELETE", "/api/v1/pods")[0] == 405
+    assert send(server, "GET", "/version")[1]["gitVersion"] == "v1.34.0"
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("/api/v1/pods", ("/api/v1/pods", "", "", "")),
+        ("/api/v1/namespaces/x/pods/a/status?a=b", ("/api/v1/pods", "x", "a", "status")),
+        ("/api/v1/namespaces/x", ("/api/v1/namespaces", "", "x", "")),
+        ("/apis/g/v1/things/a%2Fb", ("/apis/g/v1/things", "", "a/b", "")),
+    ],
+)
+def test_target_has_its_parts(text, parts):
+    target = parse_target(text)
+    assert (target.collection, target.namespace, target.name, target.subresource) == parts
+    assert target.query == ({"a": "b"} if "?" in text else {})
+
+
+def test_unchanged_object_keeps_its_version(server):
+    pod = server.find(PODS, "default", "a")
+    server.modify(PODS, "default", "a", lambda _pod: None)
+    server.modify(PODS, "default", "missing", lambda _pod: None)
+    assert server.find(PODS, "default", "a") is pod
+
+
+def test_name_is_generated(server):
+    created = server.create(CONFIG_MAPS, {"metadata": {"generateName": "c-"}}, "default")
+    assert created["metadata"]["name"].startswith("c-")
+    named = server.create(CONFIG_MAPS, {"metadata": {"generateName": "c-", "name": "own"}}, "default")
+    assert named["metadata"]["name"] == "own"

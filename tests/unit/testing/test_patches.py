@@ -33,8 +33,14 @@ def test_elements_are_merged_replaced_and_deleted_by_their_key():
     target = {"status": {"conditions": [{"type": "a", "status": "True", "reason": "r"}, {"type": "b"}]}}
 
     merged = strategic(target, {"status": {"conditions": [{"type": "a", "status": "False"}, {"type": "c", "x": None}]}})
-    assert merged["status"]["conditions"] == [{"type": "a", "status": "False", "reason": "r"}, {"type": "b"}, {"type": "c"}]
-    deleted = strategic(target, {"status": {"conditions": [{"type": "b", "$patch": "delete"}, {"type": "z", "$patch": "delete"}]}})
+    assert merged["status"]["conditions"] == [
+        {"type": "a", "status": "False", "reason": "r"},
+        {"type": "b"},
+        {"type": "c"},
+    ]
+    deleted = strategic(
+        target, {"status": {"conditions": [{"type": "b", "$patch": "delete"}, {"type": "z", "$patch": "delete"}]}}
+    )
     assert [each["type"] for each in deleted["status"]["conditions"]] == ["a"]
     replaced = strategic(target, {"status": {"conditions": [{"type": "z"}, {"$patch": "replace"}]}})
     assert replaced["status"]["conditions"] == [{"type": "z"}]
