@@ -14,18 +14,21 @@ from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.controllers.change_feed import ChangeFeed
+from apiserver_stub.controllers.internal_requests import delete_admitted
 from apiserver_stub.controllers.loop import run_controller
 from apiserver_stub.controllers.ownership_graph import Location, Node, OwnershipGraph
 from apiserver_stub.controllers.work_queue import WorkQueue
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
 from apiserver_stub.verbs.allocation import release
-from apiserver_stub.verbs.delete import FOREGROUND, ORPHAN, remove
+from apiserver_stub.verbs.delete import FOREGROUND, ORPHAN
 from nodeagent.base.aio import Clock
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.registry import Registry, Resource
     from apiserver_stub.verbs.context import VerbContext
+    from nodeagent.base.identity import Identity
 
+_NAME = "generic-garbage-collector"
 _AT_ONCE = 20
 _RELEASED_AT_ONCE = 50
 _OWNED, _DELETED = b'"ownerReferences":', b'"deletionTimestamp":'
@@ -34,16 +37,18 @@ _FINALIZERS = (FOREGROUND.encode(), ORPHAN.encode())
 References = list[Object]
 
 
-async def collect_garbage(context: VerbContext, registry: Registry) -> None:
+async def collect_garbage(context: VerbContext, registry: Registry, identity: Identity) -> None:
     """Run the garbage collector until cancelled."""
-    await GarbageCollector(context, registry).run()
+    await GarbageCollector(context, registry, identity).run()
 
 
 class GarbageCollector:
     """Controller of all objects that have owners or dependents."""
 
-    def __init__(self, context: VerbContext, registry: Registry, clock: Clock | None = None) -> None:
-        self._context = context
+    def __init__(
+        self, context: VerbContext, registry: Registry, identity: Identity, clock: Clock | None = None
+    ) -> None:
+        self._context, self._identity = context, identity
         self._registry = registry
         self._resources: dict[str, Resource] = {}
         """Resource by collection; those that are no longer served are included as long as they have objects."""
@@ -208,7 +213,7 @@ class GarbageCollector:
             "propagationPolicy": policy,
         }
         try:
-            await remove(self._context, self._resource(storage), key, key.rpartition("/")[2], options)
+            await delete_admitted(self._context, self._resource(storage), key, options, self._identity, _NAME)
         except ApiError as error:
             if error.code != 404:
                 raise

@@ -9,7 +9,7 @@ from apiserver_stub.apimachinery.media import JSON, PLAIN
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
 from apiserver_stub.verbs.create import create
-from apiserver_stub.verbs.delete import remove
+from apiserver_stub.verbs.delete import admit_deletion, remove
 from nodeagent.base.identity import Identity
 
 if TYPE_CHECKING:
@@ -79,15 +79,17 @@ async def delete_object(
     context: VerbContext,
     resource: Resource,
     obj: Object,
+    identity: Identity,
+    controller: str,
     *,
     propagation: str = "Background",
     grace_seconds: int | None = None,
 ) -> None:
-    """Delete *obj*, but no other object with its name.
+    """Delete *obj* as the service account of *controller*, but no other object with its name.
 
     :param propagation: propagation policy of the deletion.
     :param grace_seconds: grace period; by default that of the object.
-    :raises ApiError: it cannot be deleted, or has been deleted.
+    :raises ApiError: it cannot be deleted, has been deleted, or an admission plugin rejects the request.
     """
     metadata = obj["metadata"]
     options: Object = {
@@ -97,4 +99,17 @@ async def delete_object(
         "propagationPolicy": propagation,
     }
     key = objects.key_of(metadata.get("namespace", ""), metadata["name"])
-    await remove(context, resource, key, metadata["name"], options)
+    await delete_admitted(context, resource, key, options, identity, controller)
+
+
+async def delete_admitted(
+    context: VerbContext, resource: Resource, key: str, options: Object, identity: Identity, controller: str
+) -> None:
+    """Delete the object at *key* as the service account of *controller*, if the admission plugins allow it.
+
+    :raises ApiError: it cannot be deleted, has been deleted, or an admission plugin rejects the request.
+    """
+    namespace, _, name = key.rpartition("/")
+    request = internal_request("delete", "DELETE", resource, identity, controller, namespace=namespace, name=name)
+    await admit_deletion(context, request, resource, key, name, options)
+    await remove(context, resource, key, name, options)

@@ -15,12 +15,13 @@ from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.controllers.change_feed import ChangeFeed
+from apiserver_stub.controllers.internal_requests import delete_admitted
 from apiserver_stub.controllers.leases import CONTROLLER_MANAGER, is_held
 from apiserver_stub.controllers.loop import run_controller
 from apiserver_stub.controllers.namespace_conditions import RemainingContents, merged_conditions
 from apiserver_stub.controllers.work_queue import WorkQueue
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
-from apiserver_stub.verbs.delete import FOREGROUND, ORPHAN, remove
+from apiserver_stub.verbs.delete import FOREGROUND, ORPHAN
 from nodeagent.base.aio import Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from nodeagent.base.identity import Identity
 
 _NAMESPACES, _PODS = "core/namespaces", "core/pods"
+_NAME = "namespace-controller"
 _AT_ONCE = 50
 _PAUSE_SECONDS = 0.2
 _RETRY_SECONDS = 15.0
@@ -146,7 +148,7 @@ class NamespaceDeletion:
         return found
 
     async def _delete(self, resource: Resource, record: Record) -> None:
-        await remove(self._context, resource, record.key, record.key.rpartition("/")[2], dict(_OPTIONS))
+        await delete_admitted(self._context, resource, record.key, dict(_OPTIONS), self._identity, _NAME)
 
     async def _remaining(self, namespace: str, errors: Sequence[ApiError]) -> RemainingContents:
         found = RemainingContents()

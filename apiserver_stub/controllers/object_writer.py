@@ -77,6 +77,8 @@ class ObjectWriter:
                 self._context,
                 resource,
                 {"metadata": metadata},
+                self._identity,
+                self._controller,
                 propagation=propagation,
                 grace_seconds=grace_seconds,
             )

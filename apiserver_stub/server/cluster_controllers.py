@@ -148,7 +148,7 @@ def _objects(options: Options, parts: ControllerResources) -> Iterator[tuple[str
     if registry.find(identity.group(GROUP), "v1", "customresourcedefinitions") is not None:
         yield "custom-resource-cleanup", lambda: build_cleanup(context, registry, identity).run()
     if options.enable_garbage_collector and options.runs_controller("garbage-collector-controller"):
-        yield "garbage", partial(collect_garbage, context, registry)
+        yield "garbage", partial(collect_garbage, context, registry, identity)
 
 
 def _devices(options: Options, parts: ControllerResources) -> Iterator[tuple[str, Run]]:

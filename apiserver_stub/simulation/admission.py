@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from apiserver_stub.simulation.collections import CONFIG_MAPS, NAMESPACES, SERVICES
+from apiserver_stub.simulation.collections import CONFIG_MAPS, SERVICES
 from apiserver_stub.simulation.history import Entry, StoreHistory
 from apiserver_stub.simulation.violations import Violations
 from apiserver_stub.simulation.webhooks import MUTATING, NAMES, NONCE, Review, WebhookServer
@@ -168,8 +168,8 @@ class Reviewed:
 
     def _verify_deleted(self, entry: Entry, before: Mapping[str, Any]) -> None:
         metadata = before["metadata"]
-        if "deletionTimestamp" in metadata or self._terminating(metadata["namespace"]):
-            return  # Admitted at an earlier time, or deleted by the controller of namespaces.
+        if "deletionTimestamp" in metadata:
+            return  # Admitted at an earlier time.
         reviews = self._server.reviews.get(metadata["uid"], [])
         for webhook in NAMES:
             configuration = self._history.current.get(_COLLECTIONS[webhook], {}).get(webhook)
@@ -182,10 +182,6 @@ class Reviewed:
             if matches(spec, webhook, {}, before) and not allowed:
                 text = f"{CONFIG_MAPS} {entry.key} was deleted without a review by {webhook} at {entry.revision}"
                 self._violations.report(text)
-
-    def _terminating(self, namespace: str) -> bool:
-        entry = self._history.current.get(NAMESPACES, {}).get(namespace)
-        return entry is None or "deletionTimestamp" in entry.object()["metadata"]
 
     def _current(self, write: ReviewedWrite, webhook: str) -> Entry | None:
         """Return the configuration of a webhook if it has not changed since the start of a write."""

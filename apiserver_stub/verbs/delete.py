@@ -43,7 +43,7 @@ async def delete(context: VerbContext, request: Request, resource: Resource) -> 
     if options.get(unreadable.OPTION):
         return await unreadable.delete_unreadable(context, request, resource)
     key = resource.key(info.namespace, info.name)
-    await _admit(context, request, resource, key, info.name, options)
+    await admit_deletion(context, request, resource, key, info.name, options)
     if not options["propagationPolicy"] and options["orphanDependents"] is None and resource.strategy.deletion_warning:
         request.warnings.append(resource.strategy.deletion_warning)
     try:
@@ -81,7 +81,7 @@ async def _remove_all(
         for record in remaining:
             name = record.key.rpartition("/")[2]
             try:
-                await _admit(context, request, resource, record.key, name, options)
+                await admit_deletion(context, request, resource, record.key, name, options)
                 with suppress(DryRun):
                     await remove(context, resource, record.key, name, options)
             except ApiError as error:
@@ -95,7 +95,7 @@ async def _remove_all(
             raise result
 
 
-async def _admit(
+async def admit_deletion(
     context: VerbContext, request: Request, resource: Resource, key: str, name: str, options: Object
 ) -> None:
     """Run the admission plugins for the deletion of the object at *key*, unless the deletion is already pending.
@@ -122,8 +122,8 @@ async def _admit(
         if starts:
             seconds = grace
     # The option that the client set: the other one may be derived from it.
-    policy = "propagationPolicy" if options["orphanDependents"] is None else "orphanDependents"
-    passed = {name: options[name] for name in ("preconditions", policy) if options[name] not in (None, "", {})}
+    policy = "propagationPolicy" if options.get("orphanDependents") is None else "orphanDependents"
+    passed = {name: options[name] for name in ("preconditions", policy) if options.get(name) not in (None, "", {})}
     if seconds is not None:
         passed["gracePeriodSeconds"] = seconds
     if options["dryRun"]:

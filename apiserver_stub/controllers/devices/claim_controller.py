@@ -257,7 +257,7 @@ class ClaimController:
         pod = self._read(_PODS, objects.key_of(namespace, owner["name"]))
         if pod is not None and (pod["metadata"]["uid"] != owner["uid"] or is_done(pod)):
             try:
-                await delete_object(self._context, self._resource, claim)
+                await delete_object(self._context, self._resource, claim, self._identity, NAME)
             except ApiError as error:
                 if error.reason not in ("NotFound", "Conflict"):
                     raise

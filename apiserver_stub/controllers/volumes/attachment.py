@@ -249,7 +249,7 @@ class VolumeAttacher:
                 continue
             if in_use is not None and await self._is_in_use(node, metadata["name"]):
                 continue
-            await delete_object(self._context, self._resource, attachment)
+            await delete_object(self._context, self._resource, attachment, self._identity, NAME)
 
     async def _is_in_use(self, node: str, attachment: str) -> bool:
         """Return whether the status of the node lists the volume of *attachment* as of now, in use or attached."""

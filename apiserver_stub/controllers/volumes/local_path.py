@@ -205,7 +205,7 @@ class LocalPathProvisioner:
 
         if not deleting:
             try:
-                await delete_object(self._context, self._resource, volume)
+                await delete_object(self._context, self._resource, volume, self._identity, NAME)
             except ApiError as error:
                 if error.code != 404:
                     raise
@@ -230,4 +230,4 @@ class LocalPathProvisioner:
             return
         obj: Object = objects.decode(record.data)
         if "deletionTimestamp" in obj["metadata"] and not obj["metadata"].get("finalizers"):
-            await delete_object(self._context, self._resource, obj)
+            await delete_object(self._context, self._resource, obj, self._identity, NAME)

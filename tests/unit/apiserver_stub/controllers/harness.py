@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.admission import AdmissionChain
+from apiserver_stub.admission import AdmissionChain, AdmissionPlugin
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.options import parse
 from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.storage import Outcome, Record
+from apiserver_stub.verbs.admission import AdmissionRequest
 from apiserver_stub.verbs.context import VerbContext
 from tests.unit.apiserver_stub.authz.conftest import Memory
 
@@ -56,9 +57,24 @@ class MeteredStore(Memory):
 REGISTRY = build_registry(parse([]))
 
 
-def context(store: Memory) -> VerbContext:
-    """Return the dependencies of the verbs over *store*, without admission plugins."""
-    return VerbContext(store, AdmissionChain())  # type: ignore[arg-type]
+def context(store: Memory, *plugins: AdmissionPlugin) -> VerbContext:
+    """Return the dependencies of the verbs over *store*, with admission *plugins*."""
+    return VerbContext(store, AdmissionChain(plugins))  # type: ignore[arg-type]
+
+
+class KeepsMaps(AdmissionPlugin):
+    """Admission plugin that rejects the deletion of config maps, and records the users who request it."""
+
+    operations = ("DELETE",)
+
+    def __init__(self) -> None:
+        self.rejects, self.users = True, set[str]()
+
+    async def validate(self, call: AdmissionRequest) -> None:
+        if call.resource.plural == "configmaps":
+            self.users.add(call.request.user.name)
+            if self.rejects:
+                raise call.forbidden("config maps are kept")
 
 
 @pytest.fixture

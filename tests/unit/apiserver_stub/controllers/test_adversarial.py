@@ -85,7 +85,7 @@ CONTROLLERS: dict[str, Make] = {
     "certificates": certificates,
     "claims": lambda store, clock: VolumeBinder(store, Identity(), 3600, clock).run(),
     "ephemeral claims": lambda store, clock: EphemeralClaims(context(store), REGISTRY, Identity(), 3600, clock).run(),
-    "garbage": lambda store, clock: GarbageCollector(context(store), REGISTRY, clock).run(),
+    "garbage": lambda store, clock: GarbageCollector(context(store), REGISTRY, Identity(), clock).run(),
     "legacy tokens": lambda store, clock: LegacyTokenTracking(store, Identity(), clock).run(),
     "namespace contents": lambda store, clock: NamespaceContents(store, Identity(), "CA", clock=clock).run(),
     "namespace deletion": lambda store, clock: NamespaceDeletion(context(store), REGISTRY, Identity(), clock).run(),

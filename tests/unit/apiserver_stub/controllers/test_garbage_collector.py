@@ -11,7 +11,17 @@ import pytest
 
 from apiserver_stub.controllers.garbage_collector import FOREGROUND, ORPHAN, GarbageCollector
 from apiserver_stub.kinds.registry import Registry, Resource, Strategy
-from tests.unit.apiserver_stub.controllers.harness import REGISTRY, MeteredStore, context, rest, running, store
+from nodeagent.base.identity import Identity
+from nodeagent.testing import FakeClock
+from tests.unit.apiserver_stub.controllers.harness import (
+    REGISTRY,
+    KeepsMaps,
+    MeteredStore,
+    context,
+    rest,
+    running,
+    store,
+)
 
 __all__ = ["store"]
 
@@ -48,8 +58,23 @@ def delete(store: MeteredStore, name: str, *finalizers: str) -> None:
 
 async def collected(store: MeteredStore) -> None:
     """Run the collector until it is idle."""
-    async with running(store, GarbageCollector(context(store), REGISTRY).run()):
+    async with running(store, GarbageCollector(context(store), REGISTRY, Identity()).run()):
         await rest(store)
+
+
+async def test_admission_can_reject_the_deletion_of_a_dependent(store: MeteredStore, clock: FakeClock) -> None:
+    plugin = KeepsMaps()
+    store.put(MAPS, config_map("dependent", "missing"))
+    async with running(store, GarbageCollector(context(store, plugin), REGISTRY, Identity(), clock).run()):
+        await rest(store)
+        assert left(store) == ["dependent"]
+
+        plugin.rejects = False
+        await clock.advance(60)
+        await rest(store)
+
+    assert left(store) == []
+    assert plugin.users == {"system:serviceaccount:kube-system:generic-garbage-collector"}
 
 
 @pytest.mark.parametrize("length", [2, 3, 7])
@@ -62,7 +87,7 @@ async def test_cycle_deleted_in_the_foreground_is_deleted(
     if stored_before_start:
         delete(store, "o0", FOREGROUND)
 
-    async with running(store, GarbageCollector(context(store), REGISTRY).run()):
+    async with running(store, GarbageCollector(context(store), REGISTRY, Identity()).run()):
         await rest(store)
         if not stored_before_start:
             assert len(left(store)) == length
@@ -105,7 +130,7 @@ async def test_cycle_with_another_finalizer_waits_without_writes(store: MeteredS
     store.put(MAPS, config_map("a", "b", deletes=FOREGROUND))
     store.put(MAPS, config_map("b", "a", finalizers=["example.com/hold"]))
 
-    async with running(store, GarbageCollector(context(store), REGISTRY).run()):
+    async with running(store, GarbageCollector(context(store), REGISTRY, Identity()).run()):
         await rest(store)
         writes = store.writes
         await rest(store, turns=1000)
@@ -169,7 +194,7 @@ async def test_resource_is_dropped_when_it_is_neither_served_nor_stored(store: M
     widgets = Resource("example.com", "v1", "Widget", "widgets")
     registry = Registry([*REGISTRY])
     registry.replace("widgets", [widgets])
-    collector, left_behind = GarbageCollector(context(store), registry), weakref.ref(widgets)
+    collector, left_behind = GarbageCollector(context(store), registry, Identity()), weakref.ref(widgets)
     del widgets
 
     store.put("example.com/widgets", config_map("a", "never-was"))
@@ -200,7 +225,7 @@ async def test_thousands_of_dependents_are_processed_in_steps(store: MeteredStor
     for number in range(3000):
         store.put(MAPS, config_map(f"d{number}", "owner"))
 
-    async with running(store, GarbageCollector(context(store), REGISTRY).run()):
+    async with running(store, GarbageCollector(context(store), REGISTRY, Identity()).run()):
         await rest(store, turns=1000)
 
     assert len(left(store)) == (0 if finalizer == FOREGROUND else 3000)
@@ -212,7 +237,7 @@ async def test_changes_of_an_owned_object_cause_no_work(store: MeteredStore) -> 
     store.put(MAPS, config_map("owner"))
     store.put(MAPS, config_map("child", "owner"))
 
-    async with running(store, GarbageCollector(context(store), REGISTRY).run()):
+    async with running(store, GarbageCollector(context(store), REGISTRY, Identity()).run()):
         await rest(store)
         for number in range(20):
             store.put(MAPS, {**config_map("child", "owner"), "data": {"number": str(number)}})
@@ -233,7 +258,7 @@ async def test_failed_deletion_is_retried_with_back_off(store: MeteredStore, clo
         raise StoreUnavailable("disk full")
 
     store.before_update = fail
-    async with running(store, GarbageCollector(context(store), REGISTRY, clock).run()):
+    async with running(store, GarbageCollector(context(store), REGISTRY, Identity(), clock).run()):
         for _ in range(100):
             await clock.advance(1)
         assert 8 <= attempts <= 15
@@ -259,7 +284,7 @@ async def test_events_and_served_kinds_without_deletion_are_not_collected(store:
     registry.replace("reviews", [review])
     store.put("example.com/reviews", config_map("review", "never-was"))
 
-    async with running(store, GarbageCollector(context(store), registry).run()):
+    async with running(store, GarbageCollector(context(store), registry, Identity()).run()):
         await rest(store)
 
     assert store.read("core/events", "n/event") is not None
@@ -344,7 +369,7 @@ async def test_allocations_are_released_with_the_object(
     registry.replace("things", [Resource("example.com", "v1", "Thing", "things", strategy=strategy)])
     store.put("example.com/things", config_map("a", deletes=finalizers))
 
-    async with running(store, GarbageCollector(context(store), registry).run()):
+    async with running(store, GarbageCollector(context(store), registry, Identity()).run()):
         await rest(store)
 
     assert strategy.released == expected

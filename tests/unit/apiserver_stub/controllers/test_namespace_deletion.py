@@ -12,7 +12,15 @@ from apiserver_stub.kinds.namespaces import NamespaceStrategy
 from apiserver_stub.verbs.preparation import finished
 from nodeagent.base.identity import Identity
 from nodeagent.testing import FakeClock
-from tests.unit.apiserver_stub.controllers.harness import REGISTRY, MeteredStore, context, rest, running, store
+from tests.unit.apiserver_stub.controllers.harness import (
+    REGISTRY,
+    KeepsMaps,
+    MeteredStore,
+    context,
+    rest,
+    running,
+    store,
+)
 
 __all__ = ["store"]
 
@@ -43,6 +51,24 @@ async def test_empty_namespace_is_deleted(store: MeteredStore, clock: FakeClock)
     await processed(store, clock)
 
     assert store.read(NAMESPACES, "gone") is None
+
+
+async def test_admission_can_reject_the_deletion_of_contents(store: MeteredStore, clock: FakeClock) -> None:
+    plugin = KeepsMaps()
+    store.put(MAPS, config_map("kept"))
+    store.put(NAMESPACES, namespace("kubernetes"))
+    async with running(store, NamespaceDeletion(context(store, plugin), REGISTRY, Identity(), clock).run()):
+        await rest(store)
+        await clock.advance(5)
+        assert store.read(MAPS, "gone/kept") is not None
+        conditions = {each["type"]: each for each in store.read(NAMESPACES, "gone")["status"]["conditions"]}
+        assert "config maps are kept" in conditions["NamespaceDeletionContentFailure"]["message"]
+
+        plugin.rejects = False
+        await clock.advance(60)
+
+    assert store.read(NAMESPACES, "gone") is None
+    assert plugin.users == {"system:serviceaccount:kube-system:namespace-controller"}
 
 
 async def test_contents_are_deleted_before_the_namespace(store: MeteredStore, clock: FakeClock) -> None:
