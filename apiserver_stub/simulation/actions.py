@@ -9,7 +9,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from apiserver_stub.simulation.admission_requests import AdmissionRequests
+from apiserver_stub.simulation.autoscaling import AutoscalingRequests
 from apiserver_stub.simulation.client import MERGE, Lost
+from apiserver_stub.simulation.conversion import ConversionRequests
 from apiserver_stub.simulation.kubelet import FAILING_IMAGE, Kubelet
 from apiserver_stub.simulation.node import Server
 from apiserver_stub.simulation.reflector import Reflector
@@ -31,12 +33,12 @@ class Actions:
         self,
         server: Server,
         requests: Requests,
-        admission: AdmissionRequests,
+        more: Sequence[AdmissionRequests | AutoscalingRequests | ConversionRequests],
         reflectors: Sequence[Reflector],
         nodes: Sequence[Kubelet],
     ) -> None:
         self._server, self._requests, self._reflectors, self._nodes = server, requests, reflectors, nodes
-        self._admission = admission
+        self._more = more
         self.executed: Counter[str] = Counter()
         self._workloads = WorkloadRequests(requests)
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -47,9 +49,7 @@ class Actions:
         if step.kind in FAULTS or step.kind == "stop":
             self._server.disturb(step.arguments.get("seconds", 0.0) + _AFTERWARDS_SECONDS)
         self._server.trace.add("step", str(step)[14:])
-        owner = next(
-            each for each in (self, self._workloads, self._admission, self._requests) if hasattr(each, step.kind)
-        )
+        owner = next(each for each in (self, self._workloads, *self._more, self._requests) if hasattr(each, step.kind))
         function: Callable[..., Coroutine[Any, Any, None] | None] = getattr(owner, step.kind)
         started = function(**step.arguments)
         if started is not None:
@@ -67,7 +67,8 @@ class Actions:
         network.latency.factor, network.loss, loop.thread_factor = 1.0, 0.0, 1.0
         server.database.full = server.files.full = False
         server.database.crash_in, loop.crash_at = None, None
-        self._admission.calm()
+        for each in self._more:
+            each.calm()
         for reflector in self._reflectors:
             reflector.resume()
         for node in self._nodes:

@@ -8,7 +8,7 @@ from typing import Any
 from apiserver_stub.simulation.collections import CONFIG_MAPS, SERVICES
 from apiserver_stub.simulation.history import Entry, StoreHistory
 from apiserver_stub.simulation.violations import Violations
-from apiserver_stub.simulation.webhooks import MUTATING, NAMES, NONCE, Review, WebhookServer
+from apiserver_stub.simulation.webhooks import BROAD, MUTATING, NAMES, NONCE, Review, WebhookServer
 from nodeagent.base.structs import Struct
 
 REVIEWED = "simulated.test/reviewed"
@@ -18,7 +18,7 @@ INVALID = "invalid"
 _COLLECTIONS = {
     webhook: "admissionregistration.k8s.io/"
     + ("mutatingwebhookconfigurations" if webhook in MUTATING else "validatingwebhookconfigurations")
-    for webhook in NAMES
+    for webhook in (*NAMES, BROAD)
 }
 _SAFE_TIMEOUT_SECONDS = 10
 """A webhook that responds always does so within this timeout, unless the network is slow."""
@@ -72,6 +72,11 @@ class Reviewed:
         self._writes[nonce] = write
         return write
 
+    def forget(self) -> None:
+        """Drop the requests and reviews of the past."""
+        self._writes.clear()
+        self._server.reviews.clear()
+
     def reviews(self, write: ReviewedWrite, webhook: str) -> list[Review]:
         """Return the reviews of a write by a webhook."""
         return [each for each in self._server.reviews.get(write.nonce, ()) if each.webhook == webhook]
@@ -102,7 +107,7 @@ class Reviewed:
     def longest(self, write: ReviewedWrite) -> float:
         """Return the longest time for which the webhooks may delay a write."""
         total = 0.0
-        for webhook in NAMES:
+        for webhook in (*NAMES, BROAD):
             found = self._history.versions(_COLLECTIONS[webhook], webhook, write.revision, self._history.revision)
             seconds = max((_spec(each)["timeoutSeconds"] for each in found if each is not None), default=0)
             total += seconds * (2 if webhook in MUTATING else 1)

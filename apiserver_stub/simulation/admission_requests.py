@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import re
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ from apiserver_stub.simulation.client import MERGE, Lost, Response
 from apiserver_stub.simulation.invariants import Invariants
 from apiserver_stub.simulation.requests import Requests
 from apiserver_stub.simulation.violations import Violations
-from apiserver_stub.simulation.webhooks import MUTATING, NAMES, NONCE, WebhookServer
+from apiserver_stub.simulation.webhooks import BROAD, HEALTHY, MUTATING, NAMES, NONCE, WebhookServer
 
 _GROUP = "/apis/admissionregistration.k8s.io/v1"
 _SERVICE = {"name": "webhooks", "namespace": "default"}
@@ -84,8 +85,32 @@ class AdmissionRequests:
         body: dict[str, Any] = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind}
         body["metadata"] = {"name": webhook}
         body["webhooks"] = [spec]
+        await self._apply(plural, body)
+
+    async def apply_broad_webhook(
+        self, resources: str, policy: str, timeout: int, behavior: str, seconds: float
+    ) -> None:
+        """Create or replace the configuration of a webhook for objects of many kinds, which fails for some time."""
+        rule = {"apiGroups": ["*"], "apiVersions": ["*"], "resources": [resources], "operations": ["*"]}
+        spec = {
+            "name": f"{BROAD}.simulated.test",
+            "clientConfig": {"url": f"https://{BROAD}.simulated.test/{BROAD}"},
+            "rules": [rule],
+            "failurePolicy": policy,
+            "timeoutSeconds": timeout,
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+        }
+        plural, kind = _resource(BROAD)
+        body = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": BROAD}}
+        await self._apply(plural, {**body, "webhooks": [spec]})
+        self._server.set_behavior(BROAD, behavior)
+        await asyncio.sleep(seconds)
+        self._server.set_behavior(BROAD, HEALTHY)
+
+    async def _apply(self, plural: str, body: dict[str, Any]) -> None:
         if (await self._requests.send("POST", f"{_GROUP}/{plural}", body)).code == 409:
-            await self._requests.send("PUT", f"{_GROUP}/{plural}/{webhook}", body)
+            await self._requests.send("PUT", f"{_GROUP}/{plural}/{body['metadata']['name']}", body)
 
     async def delete_webhook(self, webhook: str, service: bool) -> None:
         """Delete the configuration of a webhook, or the service of webhooks."""

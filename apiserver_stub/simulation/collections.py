@@ -10,4 +10,6 @@ CRON_JOBS, VOLUMES, CLAIMS = "batch/cronjobs", "core/persistentvolumes", "core/p
 STATEFUL_SETS, DAEMON_SETS, BUDGETS = "apps/statefulsets", "apps/daemonsets", "policy/poddisruptionbudgets"
 DEFINITIONS, WIDGETS = "apiextensions.k8s.io/customresourcedefinitions", "simulated.test/widgets"
 WIDGETS_DEFINITION = "widgets.simulated.test"
+GADGETS = "simulated.test/gadgets"
+AUTOSCALERS = "autoscaling/horizontalpodautoscalers"
 SLICES = "discovery.k8s.io/endpointslices"

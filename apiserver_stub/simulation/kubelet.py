@@ -52,6 +52,7 @@ class Kubelet:
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now}
         status: dict[str, Any] = {
             "conditions": [{**ready, "lastTransitionTime": now}],
+            "addresses": [{"type": "InternalIP", "address": f"192.0.2.{100 + self._number}"}],
             "capacity": {"cpu": "8", "memory": "16Gi", "pods": "110"},
         }
         path = f"/api/v1/nodes/{self._name}"

@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp.connector
 
 import apiserver_stub.egress.connector as egress_module
+import apiserver_stub.nodes.agents as agents_module
 import apiserver_stub.storage.database as database_module
 import apiserver_stub.storage.sqlite as sqlite_module
 import apiserver_stub.transport.listener as listener_module
@@ -53,9 +54,10 @@ class Server:
         directory: Path,
         history: StoreHistory,
         trace: Trace,
+        clock: SimulatedClock,
         find_service: FindService,
     ) -> None:
-        self.loop, self.clock, self.trace = loop, SimulatedClock(loop), trace
+        self.loop, self.clock, self.trace = loop, clock, trace
         self._seed, self.history = seed, history
         self.network = Network(seed, loop)
         self._dialer = ServiceDialer(self.network, find_service)
@@ -127,6 +129,7 @@ class Server:
             (database_module, "WAL_LIMIT_BYTES", 512 << 10),
             (listener_module, "_bind", self.network.listen),
             (egress_module, "new_session", lambda _: new_session(dialer)),
+            (agents_module, "DirectDialer", lambda: dialer),
             (aiohttp.connector, "monotonic", self.loop.time),
             (address_allocation, "_random", random.Random(f"{self._seed}/addresses")),
             (range_allocation, "_random", random.Random(f"{self._seed}/ranges")),

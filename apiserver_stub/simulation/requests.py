@@ -11,8 +11,10 @@ from apiserver_stub.simulation.history import Entry, StoreHistory
 from apiserver_stub.simulation.invariants import Invariants
 from apiserver_stub.simulation.reflector import COLOR, verify_list
 from apiserver_stub.simulation.violations import Violations
+from apiserver_stub.simulation.webhooks import BROAD
 from nodeagent.base.simulation.trace import Trace
 
+_BROAD = f'webhook "{BROAD}.'
 _UNCERTAIN = {429, 503, 504}
 _COLORS = ("red", "blue", None)
 FINALIZER = "simulated.test/hold"
@@ -40,6 +42,8 @@ class Requests:
         self._violations.checked += 1
         if response.code == 500 and "panic" in str(response.content.get("message")):
             self._violations.report(f"{method} {path} failed with {response.content}")
+        if response.code >= 400 and _BROAD in str(response.content.get("message")):
+            raise Lost("rejected by a webhook")
         return response
 
     # --- config maps ------------------------------------------------------------------------------------------

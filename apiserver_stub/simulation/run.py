@@ -10,11 +10,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from time import perf_counter
 
+from apiserver_stub.nodes.agents import DEFAULT_PORT as AGENT_PORT
 from apiserver_stub.simulation.actions import Actions
 from apiserver_stub.simulation.admission import Reviewed
 from apiserver_stub.simulation.admission_requests import AdmissionRequests
+from apiserver_stub.simulation.autoscaling import Autoscaling, AutoscalingRequests
 from apiserver_stub.simulation.client import Client, Lost
 from apiserver_stub.simulation.collections import CONFIG_MAPS, PODS
+from apiserver_stub.simulation.conversion import ConversionRequests
 from apiserver_stub.simulation.invariants import Invariants
 from apiserver_stub.simulation.isolation import simulated_time_of_day
 from apiserver_stub.simulation.kubelet import Kubelet
@@ -22,8 +25,10 @@ from apiserver_stub.simulation.network import ServerLoop
 from apiserver_stub.simulation.node import ADMIN, GROUP, USER, Server
 from apiserver_stub.simulation.reflector import Reflector
 from apiserver_stub.simulation.requests import Requests
+from apiserver_stub.simulation.services import Service
 from apiserver_stub.simulation.violations import Violations
 from apiserver_stub.simulation.webhooks import WebhookServer
+from nodeagent.base.simulation.clock import SimulatedClock
 from nodeagent.base.simulation.directory import private_directory
 from nodeagent.base.simulation.isolation import isolated
 from nodeagent.base.simulation.loop import BusyLoop, Deadlock
@@ -46,9 +51,15 @@ class _Run:
         self.loop, self.trace = loop, Trace(loop.time)
         self.violations = Violations(self.trace)
         self.invariants = Invariants(self.violations, self.trace, loop.time)
+        history, clock = self.invariants.history, SimulatedClock(loop)
         webhooks = WebhookServer(seed, self.trace, loop.time)
-        self.server = Server(seed, loop, directory, self.invariants.history, self.trace, webhooks.find)
-        network, history = self.server.network, self.invariants.history
+
+        def find_service(host: str, port: int) -> Service | None:
+            return self.autoscaling if port == AGENT_PORT else webhooks.find(host, port)
+
+        self.server = Server(seed, loop, directory, history, self.trace, clock, find_service)
+        self.autoscaling = Autoscaling(seed, history, self.violations, clock, loop.time, self.server.calm)
+        network = self.server.network
         self.admin, self.user = Client(network, ADMIN), Client(network, USER)
         self.requests = Requests(self.user, self.invariants, self.violations, self.trace)
         watched = [
@@ -60,12 +71,15 @@ class _Run:
         ]
         self.reflectors = [Reflector(self.user, history, self.violations, *each) for each in watched]
         self.nodes = [Kubelet(self.admin, self.server.clock, number) for number in range(_NODES)]
-        reviewed = Reviewed(history, self.violations, webhooks, loop.time, self.server.calm)
-        self.invariants.observers.append(reviewed.observe)
+        self.reviewed = reviewed = Reviewed(history, self.violations, webhooks, loop.time, self.server.calm)
+        self.invariants.observers += [reviewed.observe, self.autoscaling.observe]
         admission = AdmissionRequests(
             self.requests, self.invariants, reviewed, self.violations, webhooks, loop.time, self.server.calm
         )
-        self.actions = Actions(self.server, self.requests, admission, self.reflectors, self.nodes)
+        conversion = ConversionRequests(self.requests, history, self.violations, webhooks, loop.time, self.server.calm)
+        self.invariants.observers.append(conversion.observe)
+        more = admission, AutoscalingRequests(self.requests, self.autoscaling), conversion
+        self.actions = Actions(self.server, self.requests, more, self.reflectors, self.nodes)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def execute(self, steps: Sequence[Step], hours: int) -> None:
@@ -92,13 +106,15 @@ class _Run:
             if not await self._sleep_until(end):
                 return
             self.invariants.history.forget(self.invariants.history.revision)
+            self.reviewed.forget()
+            self.autoscaling.forget()
             memory.record()
         if problem := memory.problem():
             self.violations.report(problem)
 
     async def _converge(self, end: float) -> None:
         """Verify that the controllers have converged, at the latest at the end of the round."""
-        while problem := self.invariants.unconverged():
+        while problem := self.invariants.unconverged() or self.autoscaling.deviation():
             if not await self._sleep_until(self.loop.time() + 5):
                 return
             if self.loop.time() >= end:

@@ -8,6 +8,7 @@ from contextvars import Context
 from typing import Any, Protocol, TypeVar
 
 import httptools
+import msgspec
 
 from apiserver_stub.simulation.network import Network
 from nodeagent.base.simulation.loop import PROCESS
@@ -200,3 +201,11 @@ class ServiceConnection(asyncio.Transport):
         if self._open:
             self._open = False
             self._loop.call_soon(self._protocol.connection_lost, error, context=self._context)
+
+
+def http_response(content: Any, status: int = 200) -> bytes:
+    """Return an HTTP response with JSON, or with bytes."""
+    body = content if isinstance(content, bytes) else msgspec.json.encode(content)
+    location = "Location: https://other.simulated.test/\r\n" if status == 302 else ""
+    head = f"HTTP/1.1 {status} Simulated\r\nContent-Type: application/json\r\n{location}"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from apiserver_stub.simulation.admission import INVALID
-from apiserver_stub.simulation.webhooks import BEHAVIORS, HEALTHY, NAMES
+from apiserver_stub.simulation.autoscaling import METRICS
+from apiserver_stub.simulation.webhooks import BEHAVIORS, FIELDS, HEALTHY, NAMES
 from nodeagent.base.simulation.memory import LONG_HOURS
 from nodeagent.base.simulation.steps import CALM_SECONDS, ROUND_SECONDS, Step
 
@@ -162,6 +163,49 @@ def _webhook(chance: random.Random) -> dict[str, Any]:
     }
 
 
+def _broad_webhook(chance: random.Random) -> dict[str, Any]:
+    return {
+        "resources": chance.choice(("pods", "pods/*", "*", "*/*")),
+        "policy": chance.choice(("Fail", "Fail", "Ignore")),
+        "timeout": chance.choice((1, 5, 10)),
+        "behavior": chance.choice(BEHAVIORS[1:]),
+        "seconds": round(chance.expovariate(1 / 120), 1),
+    }
+
+
+def _autoscaler(chance: random.Random) -> dict[str, Any]:
+    minimum = chance.choice((1, 2))
+    return {"minimum": minimum, "maximum": minimum + chance.choice((1, 2, 4))}
+
+
+def _load(chance: random.Random) -> dict[str, Any]:
+    return {"load": chance.choice((0, 30, 100, 150, 250, 420, 900))}
+
+
+def _metrics(chance: random.Random) -> dict[str, Any]:
+    return {"behavior": chance.choice((METRICS[0], *METRICS))}
+
+
+def _gadget_kind(chance: random.Random) -> dict[str, Any]:
+    return {"storage": chance.choice(tuple(FIELDS))}
+
+
+def _gadgets(chance: random.Random) -> dict[str, Any]:
+    return {"namespace": chance.choice(NAMESPACES), "version": chance.choice(tuple(FIELDS))}
+
+
+def _gadget(chance: random.Random) -> dict[str, Any]:
+    return {**_gadgets(chance), "number": chance.randrange(3)}
+
+
+def _write_gadget(chance: random.Random) -> dict[str, Any]:
+    return {**_gadget(chance), "value": chance.randrange(1000)}
+
+
+def _conversion(chance: random.Random) -> dict[str, Any]:
+    return {"behavior": chance.choice((HEALTHY, HEALTHY, HEALTHY, *BEHAVIORS))}
+
+
 def _delete_webhook(chance: random.Random) -> dict[str, Any]:
     return {"webhook": chance.choice(NAMES), "service": chance.random() < 0.2}
 
@@ -260,10 +304,21 @@ _KINDS: dict[str, tuple[float, Callable[[random.Random], dict[str, Any]]]] = {
     "create_service": (1.5, _service),
     "delete_service": (1, _service),
     "apply_webhook": (2, _webhook),
+    "apply_broad_webhook": (0.3, _broad_webhook),
     "delete_webhook": (0.5, _delete_webhook),
     "set_webhook": (2, _behavior),
     "write_reviewed": (8, _write_reviewed),
     "delete_reviewed": (2, _reviewed),
+    "apply_autoscaler": (0.4, _autoscaler),
+    "delete_autoscaler": (0.1, _none),
+    "set_load": (0.6, _load),
+    "set_metrics": (0.4, _metrics),
+    "apply_gadget_kind": (0.5, _gadget_kind),
+    "write_gadget": (2, _write_gadget),
+    "read_gadget": (1, _gadget),
+    "list_gadgets": (0.8, _gadgets),
+    "delete_gadget": (0.5, _gadget),
+    "set_conversion": (0.6, _conversion),
     "flood": (0.3, _flood),
     "stop": (0.3, _none),
     "crash": (0.6, _crash),

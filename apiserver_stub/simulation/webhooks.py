@@ -9,12 +9,18 @@ from typing import Any
 
 import msgspec
 
-from apiserver_stub.simulation.services import Call, Reply
+from apiserver_stub.simulation.services import Call, Reply, http_response
 from nodeagent.base.simulation.trace import Trace
 from nodeagent.base.structs import MutableStruct
 
 MUTATING, VALIDATING = ("mutating-0", "mutating-1"), ("validating-0", "validating-1")
 NAMES = (*MUTATING, *VALIDATING)
+BROAD = "broad-0"
+"""A validating webhook for objects of all kinds, including those that controllers write."""
+CONVERSION = "conversion-0"
+"""A webhook that converts gadgets."""
+FIELDS = {"v1": "first", "v2": "second"}
+"""Field of the spec of a gadget by version."""
 HEALTHY = "healthy"
 BEHAVIORS = (HEALTHY, "reject", "hang", "refuse", "unreachable", "slow", "reset", "garbage")
 NONCE = "nonce"
@@ -43,7 +49,7 @@ class WebhookServer:
     def __init__(self, seed: object, trace: Trace, now: Callable[[], float]) -> None:
         self._trace, self._now = trace, now
         self._chance = random.Random(f"{seed}/webhooks")
-        self._behaviors: dict[str, tuple[str, float]] = dict.fromkeys(NAMES, (HEALTHY, 0.0))
+        self._behaviors: dict[str, tuple[str, float]] = dict.fromkeys((*NAMES, BROAD, CONVERSION), (HEALTHY, 0.0))
         self.reviews: dict[str, list[Review]] = {}
         """Reviews by the nonce of the new object, or by the UID of the deleted one."""
 
@@ -54,7 +60,7 @@ class WebhookServer:
 
     def heal(self) -> None:
         """Make all webhooks respond."""
-        for name in NAMES:
+        for name in self._behaviors:
             self.set_behavior(name, HEALTHY)
 
     def healthy_since(self, name: str, time: float) -> bool:
@@ -70,7 +76,7 @@ class WebhookServer:
     def find(self, host: str, port: int) -> Webhook | None:
         """Return the webhook at a host and port; those of services share one."""
         name = host.partition(".")[0]
-        return Webhook(self, name if name in NAMES else "")
+        return Webhook(self, name if name in self._behaviors else "")
 
     def accepts(self, name: str) -> bool | None:
         behavior = self._behaviors[name][0] if name else HEALTHY
@@ -81,10 +87,14 @@ class WebhookServer:
         name = call.path.rpartition("/")[2]
         document = msgspec.json.decode(call.body)
         request = document["request"]
+        if name == CONVERSION:
+            return self._convert(document, request)
         new, old = request["object"] or {}, request["oldObject"] or {}
         review = Review(name, request["operation"], old)
-        identity = new["data"][NONCE] if new else old["metadata"]["uid"]
-        self.reviews.setdefault(identity, []).append(review)
+        identity = str(request["name"])
+        if name != BROAD:
+            identity = new["data"][NONCE] if new else old["metadata"]["uid"]
+            self.reviews.setdefault(identity, []).append(review)
         behavior = self._behaviors[name][0]
         self._trace.add("review", f"{name} {behavior} {request['operation']} {identity}")
         deadline = call.started_at + float(call.query.removeprefix("timeout=").removesuffix("s"))
@@ -110,6 +120,40 @@ class WebhookServer:
         if self._chance.random() < 0.2:
             response |= {"warnings": ["simulated"], "auditAnnotations": {"reviewed": "true"}}
         return Reply(http_response(_envelope(document, response)), seconds, delivered=delivered)
+
+    def _convert(self, document: Mapping[str, Any], request: Mapping[str, Any]) -> Reply:
+        """Return the reaction to a conversion review."""
+        behavior = self._behaviors[CONVERSION][0]
+        self._trace.add("review", f"{CONVERSION} {behavior} {request['desiredAPIVersion']}")
+        if behavior in ("hang", "unreachable"):
+            return Reply()
+        if behavior in ("reset", "refuse"):
+            return Reply(closes=True)
+        version = request["desiredAPIVersion"]
+        converted: list[Any] = [_converted(each, version) for each in request["objects"]]
+        response = {"uid": request["uid"], "result": {"status": "Success"}, "convertedObjects": converted}
+        if behavior == "reject":
+            response["result"] = {"status": "Failure", "message": "rejected"}
+        elif behavior == "garbage":
+            first = converted[0]
+            response["convertedObjects"] = self._chance.choice(
+                (
+                    None,
+                    {},
+                    converted[1:],
+                    [*converted, first],
+                    [None, *converted[1:]],
+                    [{**first, "apiVersion": "simulated.test/v9"}, *converted[1:]],
+                    [{**first, "kind": "Other"}, *converted[1:]],
+                    [{**first, "metadata": {**first["metadata"], "name": "other"}}, *converted[1:]],
+                    [{**first, "metadata": {**first["metadata"], "labels": {"a": 7}}}, *converted[1:]],
+                    [{**first, "metadata": None}, *converted[1:]],
+                    request["objects"],
+                )
+            )
+        seconds = self._chance.random() * _SLOW_SECONDS if behavior == "slow" else 0.0
+        content = {"apiVersion": document["apiVersion"], "kind": "ConversionReview", "response": response}
+        return Reply(http_response(content), seconds)
 
     def _garbage(self, document: Mapping[str, Any], name: str) -> tuple[bytes, bool]:
         """Return an invalid response, and whether the connection is closed after it."""
@@ -172,6 +216,13 @@ def mutation(name: str, new: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+def _converted(found: Mapping[str, Any], version: str) -> dict[str, Any]:
+    """Return a gadget in a version, with the value in the field of the version."""
+    spec = found.get("spec") or {}
+    value = next((spec[field] for field in FIELDS.values() if field in spec), None)
+    return {**found, "apiVersion": version, "spec": {FIELDS[version.rpartition("/")[2]]: value}}
+
+
 _INVALID_PATCHES: tuple[Any, ...] = (
     [{"op": "add", "path": "/data", "value": 7}],
     [{"op": "add", "path": "/data/number", "value": 7}],
@@ -196,11 +247,3 @@ def _patch(patch: Any) -> dict[str, str]:
 
 def _envelope(document: Mapping[str, Any], response: Any) -> dict[str, Any]:
     return {"apiVersion": document["apiVersion"], "kind": "AdmissionReview", "response": response}
-
-
-def http_response(content: Any, status: int = 200) -> bytes:
-    """Return an HTTP response with JSON, or with bytes."""
-    body = content if isinstance(content, bytes) else msgspec.json.encode(content)
-    location = "Location: https://other.simulated.test/\r\n" if status == 302 else ""
-    head = f"HTTP/1.1 {status} Simulated\r\nContent-Type: application/json\r\n{location}"
-    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
