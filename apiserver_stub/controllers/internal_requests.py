@@ -9,7 +9,7 @@ from apiserver_stub.apimachinery.media import JSON, PLAIN
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
 from apiserver_stub.verbs.create import create
-from apiserver_stub.verbs.delete import admit_deletion, remove
+from apiserver_stub.verbs.delete import remove_admitted
 from nodeagent.base.identity import Identity
 
 if TYPE_CHECKING:
@@ -111,5 +111,4 @@ async def delete_admitted(
     """
     namespace, _, name = key.rpartition("/")
     request = internal_request("delete", "DELETE", resource, identity, controller, namespace=namespace, name=name)
-    await admit_deletion(context, request, resource, key, name, options)
-    await remove(context, resource, key, name, options)
+    await remove_admitted(context, request, resource, key, name, options)

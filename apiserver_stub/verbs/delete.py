@@ -33,6 +33,10 @@ FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 _POLICIES = ("Foreground", "Background", "Orphan")
 
 
+class _Changed(Exception):
+    """The object has changed since its deletion was admitted."""
+
+
 async def delete(context: VerbContext, request: Request, resource: Resource) -> Reply:
     """Delete the object; the reply is the object if it still exists or its kind returns it, otherwise a Status.
 
@@ -43,13 +47,12 @@ async def delete(context: VerbContext, request: Request, resource: Resource) -> 
     if options.get(unreadable.OPTION):
         return await unreadable.delete_unreadable(context, request, resource)
     key = resource.key(info.namespace, info.name)
-    await admit_deletion(context, request, resource, key, info.name, options)
-    if not options["propagationPolicy"] and options["orphanDependents"] is None and resource.strategy.deletion_warning:
-        request.warnings.append(resource.strategy.deletion_warning)
     try:
-        _, removed = await remove(context, resource, key, info.name, options)
+        _, removed = await remove_admitted(context, request, resource, key, info.name, options)
     except DryRun as dry_run:
         removed = dry_run.obj
+    if not options["propagationPolicy"] and options["orphanDependents"] is None and resource.strategy.deletion_warning:
+        request.warnings.append(resource.strategy.deletion_warning)
     pending = _is_pending(resource, removed)
     code = 202 if pending and options["orphanDependents"] is False else 200
     if resource.returns_deleted or pending:
@@ -81,9 +84,8 @@ async def _remove_all(
         for record in remaining:
             name = record.key.rpartition("/")[2]
             try:
-                await admit_deletion(context, request, resource, record.key, name, options)
                 with suppress(DryRun):
-                    await remove(context, resource, record.key, name, options)
+                    await remove_admitted(context, request, resource, record.key, name, options)
             except ApiError as error:
                 if error.code != 404:
                     raise
@@ -95,16 +97,38 @@ async def _remove_all(
             raise result
 
 
-async def admit_deletion(
+async def remove_admitted(
     context: VerbContext, request: Request, resource: Resource, key: str, name: str, options: Object
-) -> None:
-    """Run the admission plugins for the deletion of the object at *key*, unless the deletion is already pending.
+) -> tuple[Record | None, Object]:
+    """Delete the object at *key* like :func:`remove`, if the admission plugins allow the deletion of its last state.
 
     :raises ApiError: 404, there is no such object; 409, a precondition is not met; 500, the object cannot be read; or
         a plugin rejects the request.
+    :raises DryRun: the options request a dry run.
     """
     unreadable.check_readable(context, resource, key)
     record = context.store.collection(resource.storage).get(key)
+    while True:
+        admitted = await _admit(context, request, resource, record, key, name, options)
+        try:
+            return await remove(context, resource, key, name, options, admitted=admitted)
+        except _Changed:
+            record = await current_record(context.store, resource.storage, key)
+
+
+async def _admit(
+    context: VerbContext,
+    request: Request,
+    resource: Resource,
+    record: Record | None,
+    key: str,
+    name: str,
+    options: Object,
+) -> int:
+    """Run the admission plugins for the deletion of *record*, unless the deletion is already pending.
+
+    :returns: the revision of the admitted object.
+    """
     try:
         record = _deletable(resource, record, name, options)
     except ApiError:  # Another server of the same store may have created or changed the object.
@@ -118,7 +142,7 @@ async def admit_deletion(
         starts = "deletionTimestamp" not in stored["metadata"]
         grace = _start_grace_period(resource.strategy, stored, seconds)
         if grace is None:
-            return
+            return record.revision
         if starts:
             seconds = grace
     # The option that the client set: the other one may be derived from it.
@@ -131,6 +155,7 @@ async def admit_deletion(
     old = resource.read(await versions.record(resource, record))
     call = AdmissionRequest("DELETE", request, resource, None, old, name, passed, dry_run=options["dryRun"])
     await context.admission.check(call)
+    return record.revision
 
 
 def _deletable(resource: Resource, record: Record | None, name: str, options: Object) -> Record:
@@ -146,10 +171,11 @@ def _deletable(resource: Resource, record: Record | None, name: str, options: Ob
 
 
 async def remove(
-    context: VerbContext, resource: Resource, key: str, name: str, options: Object
+    context: VerbContext, resource: Resource, key: str, name: str, options: Object, *, admitted: int | None = None
 ) -> tuple[Record | None, Object]:
     """Delete the object at *key* as its kind requires; return its record and its last or pending state.
 
+    :param admitted: revision of the object to delete; any by default.
     :raises ApiError: 404, there is no such object; 409, a precondition is not met.
     :raises DryRun: the options request a dry run.
     """
@@ -162,6 +188,8 @@ async def remove(
         deletes = False
         if current is None:
             raise not_found(resource.group, resource.plural, name)
+        if admitted not in (None, current.revision):
+            raise _Changed
         obj = outcome_object = resource.read_stored(current)
         metadata = obj["metadata"]
         check_preconditions(resource, options, metadata)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from typing import Any
 
@@ -345,6 +345,53 @@ async def test_deletion_that_cannot_be_made_is_not_admitted() -> None:
     changed = await api.request("DELETE", f"{MAPS}/a?resourceVersion=9")
 
     assert (missing.code, changed.code, plugin.options) == (404, 409, [])
+
+
+class Protects(AdmissionPlugin):
+    """Rejects the deletion of objects with a label, and lets another client change the first one before its deletion.
+
+    :ivar change: is called once, after the first decision.
+    """
+
+    operations = ("DELETE",)
+
+    def __init__(self) -> None:
+        self.change: Callable[[], Coroutine[Any, Any, object]] | None = None
+        self.uids: list[str] = []
+
+    async def validate(self, call: AdmissionRequest) -> None:
+        assert call.old is not None
+        self.uids.append(call.old["metadata"]["uid"])
+        if call.old["metadata"].get("labels"):
+            raise call.forbidden("it is protected")
+        if self.change is not None:
+            change, self.change = self.change, None
+            await change()
+
+
+@pytest.mark.parametrize("collection", [False, True])
+@pytest.mark.parametrize("recreated", [False, True])
+async def test_object_that_changes_after_admission_is_admitted_again(*, recreated: bool, collection: bool) -> None:
+    plugin = Protects()
+    api = Api(plugins=[plugin])
+    first = await api.create(MAPS, config_map("a"))
+    protected = config_map("a")
+    protected["metadata"]["labels"] = {"protected": "true"}
+
+    async def change() -> None:
+        if recreated:
+            await api.request("DELETE", f"{MAPS}/a")
+            await api.create(MAPS, protected)
+        else:
+            await api.request("PUT", f"{MAPS}/a", protected)
+
+    plugin.change = change
+    response = await api.request("DELETE", MAPS if collection else f"{MAPS}/a")
+
+    assert (response.code, response.message.partition(": ")[2]) == (403, "it is protected")
+    stored = (await api.request("GET", f"{MAPS}/a")).obj["metadata"]
+    assert stored["labels"] == {"protected": "true"}
+    assert plugin.uids == [first["metadata"]["uid"]] * (2 if recreated else 1) + [stored["uid"]]
 
 
 class Lagging(Memory):
