@@ -75,6 +75,57 @@ def test_invalid_flow_schema_is_rejected(edit: dict[str, Any], field: str, text:
 
 
 @pytest.mark.parametrize(
+    ("edit", "name"),
+    [
+        ({"matchingPrecedence": 2}, "a"),
+        ({"matchingPrecedence": 10_000}, "a"),
+        ({"distinguisherMethod": {"type": "ByNamespace"}}, "a"),
+        ({"rules": []}, "a"),
+        ({"rules": [{"subjects": [USER], "nonResourceRules": [PATHS]}]}, "a"),
+        ({"rules": [{"subjects": [USER], "resourceRules": [{**RESOURCES, "namespaces": ["*"], "verbs": ["*"]}]}]}, "a"),
+        (
+            {"rules": [{"subjects": [USER], "resourceRules": [{**RESOURCES, "namespaces": [], "clusterScope": True}]}]},
+            "a",
+        ),
+        (mandatory_schemas()["exempt"], "exempt"),
+    ],
+)  # fmt: skip
+def test_limits_of_a_flow_schema_are_valid(edit: dict[str, Any], name: str) -> None:
+    assert schema_errors(edit, name) == []
+
+
+def test_fixed_schema_cannot_be_changed() -> None:
+    ((field, message),) = schema_errors({**mandatory_schemas()["exempt"], "rules": []}, "exempt")
+
+    assert field == "spec"
+    assert message.endswith("spec of 'exempt' must equal the fixed value")
+
+
+@pytest.mark.parametrize("name", ["*", "robot"])
+def test_service_account_has_a_name_and_a_namespace(name: str) -> None:
+    assert rule_errors(subjects=[{"kind": "ServiceAccount", "serviceAccount": {"name": name, "namespace": "a"}}]) == []
+    wrong = {"kind": "ServiceAccount", "serviceAccount": {"namespace": "A"}, "user": {"name": "u"}}
+    assert [field for field, _ in rule_errors(subjects=[{**wrong, "group": {"name": "g"}}])] == [
+        "subjects[0].serviceAccount.name",
+        "subjects[0].serviceAccount.namespace",
+        "subjects[0].user",
+        "subjects[0].group",
+    ]
+
+
+def test_types_of_conditions_are_distinct() -> None:
+    status = {"conditions": [{"type": "A"}, {"type": "A"}, {"type": "B"}, {}]}
+    schema = {"metadata": {"name": "exempt"}, "spec": mandatory_schemas()["exempt"], "status": status}
+
+    found = [(cause.field, cause.message) for cause in validate_flow_schema(schema)]
+
+    assert found == [
+        ("status.conditions[1].type", 'Duplicate value: "A"'),
+        ("status.conditions[3].type", "Required value: must not be empty"),
+    ]
+
+
+@pytest.mark.parametrize(
     ("subject", "field", "text"),
     [
         ({"kind": "Team"}, "kind", 'supported values: "Group", "ServiceAccount", "User"'),
