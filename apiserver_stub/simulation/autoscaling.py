@@ -191,7 +191,7 @@ class AutoscalingRequests:
         self._autoscaling.set_metrics(behavior)
 
     def calm(self) -> None:
-        """Let the node report the load."""
+        """Make the node report the load."""
         self._autoscaling.set_metrics(METRICS[0])
 
 
