@@ -217,3 +217,17 @@ async def test_outdated_manifest_format_is_rejected(tmp_path):
         made, _ = registry({MANIFEST: (200, {}, json.dumps(manifest).encode())})
         with pytest.raises(CallError, match="unsupported image format"):
             await puller._pull(made, parse_name("registry.example/shop/tool:1"))
+
+
+async def test_connections_are_closed_once_there_are_any(tmp_path):
+    closed = []
+
+    class Session:
+        async def close(self):
+            closed.append(1)
+
+    puller = pull.Puller(Loader(ImageStore(tmp_path), user_attributes=True), [])
+    await puller.close()
+    puller._session = Session()
+    await puller.close()
+    assert closed == [1]
