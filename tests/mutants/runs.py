@@ -62,6 +62,7 @@ class Runs:
 
     def start(self) -> None:
         """Collect the unit tests and test each mutant; takes seconds per mutant."""
+        _keep_descriptors()
         with tempfile.TemporaryDirectory(
             prefix="mutants-", dir=memory_directory(), ignore_cleanup_errors=True
         ) as directory:
@@ -138,6 +139,13 @@ class Runs:
             os.set_blocking(reader, False)
             number = failed.read()
         return code, tests[int(number)] if number else None
+
+
+def _keep_descriptors() -> None:
+    """Keep the inherited descriptors, such as locks of the caller, from processes that a mutant leaves behind."""
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            os.set_inheritable(int(name), int(name) <= 2)
 
 
 def _run(mutant: Mutant | None, loaded: LoadedFunctions, tests: Sequence[pytest.Item], log: Path, failed: int) -> None:
