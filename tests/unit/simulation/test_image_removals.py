@@ -2,7 +2,10 @@
 
 import pytest
 
+from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.simulation.disks import IMAGEFS
+from nodeagent.simulation.image_removals import ImageRemovals
+from nodeagent.simulation.runtime import Container
 
 from .host import Host
 
@@ -115,3 +118,28 @@ def test_earlier_pressure_is_forgotten(host):
     host.remove_image("old")
 
     assert host.violation == "image old is removed although its disk is not full"
+
+
+@pytest.mark.parametrize(
+    ("offset", "delay", "age", "removable"),
+    [
+        (0.0, None, 181.0, ["old"]),
+        (0.0, None, 179.0, []),
+        (5.0, None, 181.0, []),
+        (0.0, (0.0, 50.0), 181.0, ["old"]),
+        (0.0, (0.0, 170.0), 181.0, []),
+    ],
+)
+def test_old_unused_images_can_be_removed_before_evictions(tmp_path, offset, delay, age, removable):
+    host = Host(tmp_path, has_pressure=True)
+    host.pull("old", "used", "needed")
+    metadata = cri.ContainerMetadata(name="web")
+    sandbox = host.sandbox("a")
+    config = cri.ContainerConfig(metadata=metadata, image=cri.ImageSpec(image="used"))
+    host.runtime.containers["c"] = Container("c", sandbox, config, 0)
+    host.add("b", container={"name": "web", "image": "needed"})
+    host.loop.now, host.clock.offset_seconds = age, offset
+    removals = ImageRemovals(host, lambda *_: None, [delay] if delay else [])
+    removals._first_seen = dict.fromkeys(host.runtime.images, 0.0)
+
+    assert removals.removable() == removable
