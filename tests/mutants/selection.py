@@ -21,7 +21,7 @@ INTEGRATION_TESTS = ROOT / "tests" / "integration"
 TEST_MODULES = ("tests.", "nodeagent.testing", "conftest")
 """Prefixes of modules that support tests: their references count as references of the tests that use them."""
 LIMIT = 200
-"""Tests per mutant: a module of the lowest layer has thousands that refer to its users."""
+"""Tests per mutant, unless the mirrored module has more: thousands refer to users of a module of the lowest layer."""
 INTEGRATION_LIMIT = 60
 
 INTEGRATION: Mapping[str, Sequence[str]] = {
@@ -102,7 +102,8 @@ class Selection:
                 continue
             # A test that refers to little else is specific, and short.
             ranked.append((rank, -shared / max(1, len(references)) if rank in (4, 6) else 0, test))
-        return [test for _, _, test in sorted(ranked, key=lambda item: item[:2])[:LIMIT]]
+        limit = max(LIMIT, sum(rank == 0 for rank, _, _ in ranked))
+        return [test for _, _, test in sorted(ranked, key=lambda item: item[:2])[:limit]]
 
     def integration_tests(self, mutant: Mutant) -> list[pytest.Item]:
         """Return the integration tests of the package, first those whose module shares words with its path."""

@@ -134,6 +134,8 @@ WRONG = [
         "repeats the taint with effect NoExecute",
     ),
     ("shutdownGracePeriod: 500ms", "shutdownGracePeriod", "must be 0 or at least 1s"),
+    ("address: 'fe80::1%eth0'", "address", "must be an IP address"),
+    ("healthzBindAddress: 'fe80::1%1'", "healthzBindAddress", "must be an IP address"),
     ("shutdownGracePeriod: 999ms", "shutdownGracePeriod", "must be 0 or at least 1s"),
     ("shutdownGracePeriod: -1s", "shutdownGracePeriod", "must be 0 or at least 1s"),
     (

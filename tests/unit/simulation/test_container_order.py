@@ -225,3 +225,13 @@ def test_rule_for_one_container_restarts_no_others():
 def test_deadline_is_that_of_the_pod():
     assert Pod(deadline=60).order.deadline("a") == 60
     assert Pod().order.deadline("a") == Pod().order.deadline("unknown") == 0
+
+
+def test_containers_of_an_earlier_sandbox_do_not_delay_init_containers():
+    pod = Pod(init=1)
+    pod.start("init-0")
+    pod.end("init-0")
+    pod.start("main-0")
+    pod.new_sandbox()
+
+    assert pod.start("init-0") == ""

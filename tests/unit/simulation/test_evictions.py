@@ -3,7 +3,7 @@
 import pytest
 
 from nodeagent.simulation.disks import IMAGEFS, NODEFS
-from nodeagent.simulation.evictions import CRITICAL_PRIORITY, TRANSITION_SECONDS
+from nodeagent.simulation.evictions import CRITICAL_PRIORITY, PIDS, TRANSITION_SECONDS
 
 from .host import Host
 
@@ -373,3 +373,14 @@ def test_lasting_pressure_is_reported_if_the_api_server_is_reachable(host, laste
     host.invariants.verify_pressure()
 
     assert host.violation == violation
+
+
+def test_pod_without_usage_is_evicted_first_for_process_ids(host):
+    for uid, priority in (("known", 0), ("unknown", 0), ("important", 10)):
+        host.add(uid, spec={"priority": priority})
+    host.measure(known=1)
+
+    def rank(uid):
+        return host.invariants._evictions._rank(uid, PIDS)
+
+    assert sorted(("important", "known", "unknown"), key=rank) == ["unknown", "known", "important"]
