@@ -14,6 +14,7 @@ import pytest
 
 from nodeagent_plugins.embedded_runtime.errors import CallError
 from nodeagent_plugins.embedded_runtime.images import tar_stream
+from nodeagent_plugins.embedded_runtime.images import unpack as module
 from nodeagent_plugins.embedded_runtime.images.unpack import unpack_layer
 
 
@@ -209,3 +210,24 @@ def test_mode_of_a_link_target_outside_is_unchanged(tmp_path):
 
     assert stat.S_IMODE(victim.stat().st_mode) == 0o700
     assert list(victim.iterdir()) == []
+
+
+def test_layer_is_decompressed_according_to_its_first_bytes(tmp_path, monkeypatch):
+    layer = tmp_path / "layer"
+
+    def content(data):
+        layer.write_bytes(data)
+        with module.open_layer(layer) as opened:
+            return opened.read()
+
+    assert content(b"plain tar") == b"plain tar"
+    assert content(gzip.compress(b"compressed")) == b"compressed"
+    compressed = b"\x28\xb5\x2f\xfd" + b"data"
+    monkeypatch.setattr(module, "find_executable", lambda _name: "")
+    with pytest.raises(CallError, match="the command zstd is not installed"):
+        content(compressed)
+    command = tmp_path / "zstd"
+    command.write_text("#!/bin/sh\necho $1; cat\n")
+    command.chmod(0o755)
+    monkeypatch.setattr(module, "find_executable", lambda _name: str(command))
+    assert content(compressed) == b"-dc\n" + compressed
