@@ -55,6 +55,7 @@ def open_layer(blob: Path) -> Iterator[IO[bytes]]:
             executable = find_executable("zstd")
             if not executable:
                 raise CallError("the image is compressed with zstd, but the command zstd is not installed")
+            os.lseek(file.fileno(), 0, os.SEEK_SET)  # A seek within the buffer does not move the descriptor.
             with subprocess.Popen([executable, "-dc"], stdin=file, stdout=subprocess.PIPE) as process:
                 assert process.stdout is not None
                 yield process.stdout
