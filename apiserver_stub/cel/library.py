@@ -45,12 +45,13 @@ def _last_index_of(text: str, part: str, end: int | None = None) -> int:
 
 
 def _split(text: str, separator: str, limit: int = -1) -> list[str]:
-    if limit in (0, 1):
-        return [text] if limit else []
-    parts = text.split(separator) if separator else list(text)
-    if not 0 < limit < len(parts):
-        return parts
-    return [*parts[: limit - 1], separator.join(parts[limit - 1 :])]
+    if limit < 0:
+        most = len(text)
+    elif limit == 0:
+        return []
+    else:
+        most = limit - 1
+    return text.split(separator, most) if separator else [*text[:most], *filter(None, [text[most:]])]
 
 
 def _substring(text: str, start: int, end: int | None = None) -> str:

@@ -148,6 +148,7 @@ SCHEMA = {
         ("self.o == self.o", 4),
         ("{'a': self.o}.a.x == ''", 34),
         ("{'a': 1}.a == 1", 32),
+        ("dyn(self.o).x == ''", 3),
         ("self.lo.exists(x, x.a in self.l)", 93),
         ("quantity(self.s10).isGreaterThan(quantity('1'))", 5),
         ("isQuantity(self.s10)", 3),

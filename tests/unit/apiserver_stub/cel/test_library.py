@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.cel import CelError
+from apiserver_stub.cel import CelError, library
 from apiserver_stub.cel.admission import AdmissionExpression, Checker
 
 
@@ -25,6 +25,9 @@ from apiserver_stub.cel.admission import AdmissionExpression, Checker
         ("['abc'.charAt(0), 'abc'.substring(3), 'abc'.substring(1, 1), 'abc'.substring(0, 3)]", ["a", "", "", "abc"]),
         ("'a,b,c'.split(',', 3) + 'a,b'.split(',', 1) + 'a'.split(',', 0)", ["a", "b", "c", "a,b"]),
         ("'a,b,c'.split(',', -1) + 'abc'.split('', 2)", ["a", "b", "c", "a", "bc"]),
+        ("'a,b,c'.split(',', 2) + 'a,b'.split(',', 2) + 'a'.split(',', 9)", ["a", "b,c", "a", "b", "a"]),
+        ("'abc'.split('') + 'ab'.split('', 9) + 'ab'.split('', 1) + ''.split('')", ["a", "b", "c", "a", "b", "ab"]),
+        ("[sets.contains(['a'], [['a']]), sets.intersects([['a']], ['a'])]", [False, False]),
         ("['a', 'b'].join() + ['a', 'b'].join('-')", "aba-b"),
         ("'Éa'.upperAscii() + 'ÉA'.lowerAscii()", "ÉAÉa"),
         ("'aaa'.replace('a', 'b') + 'aaa'.replace('a', 'b', 1)", "bbbbaa"),
@@ -108,3 +111,14 @@ def test_evaluation_outside_the_domain_of_a_function_fails(text: str) -> None:
 def test_function_with_wrong_arguments_does_not_compile(text: str) -> None:
     with pytest.raises(CelError, match="no matching overload"):
         Checker(params=False).check(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("isLessThan", [True, False, False]), ("isGreaterThan", [False, False, True])]
+)
+def test_quantities_are_compared_in_custom_resources(name: str, expected: list[bool]) -> None:
+    (found,) = [item for item in library.FUNCTIONS if item.name == name]
+
+    assert [
+        found.implementation(library.quantity(text), library.quantity("1")) for text in ("0.5", "1", "2")
+    ] == expected

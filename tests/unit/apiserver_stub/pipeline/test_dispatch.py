@@ -122,9 +122,18 @@ async def test_new_namespaces_are_filled() -> None:
     api = Api()
     await api.create(f"{NAMESPACES}?dryRun=All", {"metadata": {"name": "x"}})
     await api.create(MAPS, config_map("a"))
+    before = list(api.filled)
     namespace = await api.create(NAMESPACES, {"metadata": {"name": "x"}})
+    created = list(api.filled)
     await api.request("PUT", f"{NAMESPACES}/x", namespace)
-    assert api.filled == ["x"]
+    assert (before, created, api.filled) == ([], ["x"], ["x"])
+
+
+async def test_reviews_are_not_stored() -> None:
+    api = Api()
+    review = {"spec": {"user": "alice", "nonResourceAttributes": {"verb": "get", "path": "/"}}}
+    response = await api.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    assert (response.code, response.obj["status"], api.store.writes) == (201, {"allowed": False}, 0)
 
 
 async def test_requests_may_be_rejected_before_their_resource_is_known() -> None:

@@ -268,12 +268,10 @@ def metrics_of(api: Api) -> str:
 
 
 async def test_dry_runs_are_counted_separately() -> None:
-    api = Api()
-    await api.create(f"{MAPS}?dryRun=All", config_map("a"))
-    await api.create(MAPS, config_map("a"))
-    text = metrics_of(api)
-    for dry_run in ("All", ""):
-        assert f'apiserver_request_total{{dry_run="{dry_run}",verb="POST"' in text, dry_run
+    for query, dry_run in (("?dryRun=All", "All"), ("", "")):
+        api = Api()
+        await api.create(MAPS + query, config_map("a"))
+        assert f'apiserver_request_total{{dry_run="{dry_run}",verb="POST"' in metrics_of(api), query
 
 
 async def test_preflight_request_is_not_authenticated() -> None:
@@ -423,3 +421,11 @@ async def test_requests_are_traced_if_configured() -> None:
     await api.get(MAPS)
     await api.get(f"{MAPS}/a")
     assert spans.codes == [(200, "list"), (404, "get")]
+
+
+async def test_formats_of_watches_are_offered_for_lists() -> None:
+    api = Api()
+    await api.create(MAPS, config_map("a"))
+    for target, offered in ((MAPS, True), (f"{MAPS}/a", False)):
+        response = await api.get(target, Accept="text/html")
+        assert (response.code, "application/json;stream=watch" in response.message) == (406, offered), target

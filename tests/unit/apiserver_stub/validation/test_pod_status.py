@@ -138,6 +138,16 @@ def test_rules_of_the_status_depend_on_the_release(status: dict[str, Any], relea
     assert found(validate_pod_status({**old, "status": status}, old, options)) == expected
 
 
+@pytest.mark.parametrize(("stored", "expected"), [("010.0.0.1", []), ("10.0.0.1", ["Invalid status.podIPs[0]"])])
+def test_stored_address_stays_valid(stored: str, expected: list[str]) -> None:
+    at = Release(1, 36)
+    options = pod_options(build_gates({}, at), Identity(), allow_privileged=True, release=at)
+    old = pod(nodeName="n1")
+    old["status"]["podIPs"] = [{"ip": stored}]
+
+    assert found(validate_pod_status({**old, "status": {"podIPs": [{"ip": "010.0.0.1"}]}}, old, options)) == expected
+
+
 def test_health_is_reported_for_requested_resources_only() -> None:
     options = PodOptions(Identity(), release=Release(1, 36))
     old = pod(containers=[{"name": "web", "image": "i", "resources": {"claims": [{"name": "gpu", "request": "a"}]}}])
