@@ -17,7 +17,7 @@ def merge(live: Any, config: Any, shape: Shape) -> Any:
     :raises InvalidElement: an item of a list lacks its key.
     """
     shape = shape.resolved(live, config)
-    if shape.leaf or (not live and not config):
+    if shape.leaf:
         return config
     if not live or not config:
         return live or config
