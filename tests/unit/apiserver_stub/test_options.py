@@ -678,3 +678,24 @@ def test_allowed_metric_labels_are_read_from_options_and_manifest(
 )
 def test_controllers_run_by_default_or_by_name(text: str, runs: bool) -> None:
     assert parse([f"--controllers={text}"]).runs_controller("deployment-controller") is runs
+
+
+@pytest.mark.parametrize(
+    ("argument", "output"),
+    [
+        ("--version=false", None),
+        ("--version=v1.29.1", None),
+        ("--version", f"nodeagent-apiserver {git_version()}+"),
+        ("--version=true", f"nodeagent-apiserver {git_version()}+"),
+        ("--version=raw", f"{git_version()}\n"),
+    ],
+)
+def test_version_is_printed_on_request(argument: str, output: str | None, capsys: pytest.CaptureFixture[str]) -> None:
+    if output is None:
+        parse([argument])
+    else:
+        with pytest.raises(SystemExit):
+            parse([argument])
+
+    printed = capsys.readouterr().out
+    assert printed == "" if output is None else printed.startswith(output)

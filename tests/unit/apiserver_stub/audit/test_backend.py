@@ -186,6 +186,16 @@ async def test_large_event_is_truncated_or_dropped(plugin: str, clock: FakeClock
     assert "requestObject" in it.recorder.batches[0][0]
 
 
+@pytest.mark.parametrize(("excess", "is_complete"), [(0, True), (-1, False)])
+async def test_event_of_exactly_the_limit_is_not_truncated(clock: FakeClock, excess: int, *, is_complete: bool) -> None:
+    large = event("large", 2000)
+    size = f"truncate-max-event-size={len(events.encode(large)) + excess}"
+    async with made("log", clock, "mode=batch", "batch-max-size=1", "truncate-enabled", size) as it:
+        it.backend.submit(large)
+        await clock.advance()
+    assert ("requestObject" in it.recorder.batches[0][0]) is is_complete
+
+
 @pytest.mark.parametrize("plugin", rows("truncate-max-batch-size"))
 async def test_large_batch_is_split(plugin: str, clock: FakeClock) -> None:
     sizes = ("truncate-max-event-size=1000", "truncate-max-batch-size=1500")

@@ -130,3 +130,11 @@ def test_changes_of_declared_fields_increment_the_generation() -> None:
     assert Counted().is_counted({**old, "spec": {"a": 2}}, old)
     assert Counted().is_counted({**old, "template": {}}, old)
     assert not Strategy().is_counted({**old, "spec": {"a": 2}}, old)
+
+
+def test_schema_of_a_custom_kind_precedes_a_defined_one() -> None:
+    schema: Any = object()
+
+    assert Resource("", "v1", "Pod", "pods", schema=schema).schema_in("k8s.io") is schema
+    assert Resource("", "v1", "Pod", "pods").schema_in("k8s.io") is not None
+    assert Resource("", "v1", "Thing", "things").schema_in("k8s.io") is None

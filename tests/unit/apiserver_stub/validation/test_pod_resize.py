@@ -141,3 +141,30 @@ def test_pod_with_node_allocatable_claims_cannot_be_resized() -> None:
     old = {**sized(), "status": {"nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "c"}]}}
 
     assert errors(set_cpu(), old) == ["spec: pods with node allocatable resource claims cannot be resized"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({"cpu": "3", "memory": "2Gi"}, []),
+        ({"cpu": "2"}, ["spec.resources.limits: pod-level resource limits cannot be removed"]),
+        (None, ["spec.resources: pod-level resources cannot be removed"]),
+        (
+            {"cpu": "2", "memory": "1Gi", "hugepages-2Mi": "2Mi"},
+            ["spec: only cpu and memory resources are mutable at pod-level"],
+        ),
+    ],
+)
+def test_cpu_and_memory_of_the_pod_can_change(limits: Any, expected: list[str]) -> None:
+    old = sized(resources={"limits": {"cpu": "2", "memory": "1Gi"}})
+    new = copy.deepcopy(old)
+    if limits is None:
+        del new["spec"]["resources"]
+    else:
+        new["spec"]["resources"]["limits"] = limits
+    spec = resized(new, old, pod_level=True)
+
+    causes = validate_pod_resize({**new, "spec": spec}, old, _OPTIONS, init_containers=False, pod_level=True)
+
+    found = [f"{cause.field}: {cause.message.partition(': ')[2]}" for cause in causes]
+    assert [text for text in found if "pod-level" in text] == expected

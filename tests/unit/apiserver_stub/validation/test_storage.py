@@ -146,6 +146,22 @@ def test_errors_of_an_attachment_are_those_of_upstream(changes: dict[str, Any], 
     assert short(validate_attachment({"spec": {**ATTACHMENT, **changes}}, Identity())) == errors
 
 
+@pytest.mark.parametrize(
+    ("status", "errors"),
+    [
+        ({"attachmentMetadata": {"k": "x" * ((256 << 10) - 1)}}, []),
+        ({"attachmentMetadata": {"k": "x" * (256 << 10)}}, [("TooLong", "status.attachmentMetadata")]),
+        ({"attachError": {"message": "x" * 1024, "errorCode": 0}}, []),
+        ({"attachError": {"message": "x" * 1025}}, [("TooLong", "status.attachError.message")]),
+        ({"detachError": {"errorCode": -1}}, [("Invalid", "status.detachError.errorCode")]),
+    ],
+)
+def test_status_of_an_attachment_is_limited(status: dict[str, Any], errors: list[tuple[str, str]]) -> None:
+    causes = validate_attachment({"spec": ATTACHMENT, "status": status}, Identity())
+
+    assert [(cause.reason.removeprefix("FieldValue"), cause.field) for cause in causes] == errors
+
+
 def test_attachment_keeps_its_specification() -> None:
     status = {"attachError": {"message": "m" * 1025}}
 
