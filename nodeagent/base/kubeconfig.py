@@ -164,8 +164,9 @@ class Kubeconfig(Struct, frozen=True, kw_only=True):
             return f"Bearer {token}"
         if self.token:
             return f"Bearer {self.token.reveal()}"
-        if self.username and self.password is not None:
-            pair = f"{self.username}:{self.password.reveal()}".encode()
+        if self.username:
+            password = self.password.reveal() if self.password is not None else ""
+            pair = f"{self.username}:{password}".encode()
             return f"Basic {base64.b64encode(pair).decode()}"
         return ""
 

@@ -129,10 +129,14 @@ def test_empty_token_file_is_rejected(tmp_path: Path) -> None:
         config.authorization()
 
 
-def test_password_is_sent_as_basic_authorization(tmp_path: Path) -> None:
-    config = kubeconfig.load(write(tmp_path, {"server": "http://a"}, {"username": "u", "password": "p"}))
+@pytest.mark.parametrize(
+    ("user", "pair"),
+    [({"username": "u", "password": "p"}, b"u:p"), ({"username": "u"}, b"u:"), ({"password": "p"}, b"")],
+)
+def test_password_is_sent_as_basic_authorization(tmp_path: Path, user: dict[str, str], pair: bytes) -> None:
+    config = kubeconfig.load(write(tmp_path, {"server": "http://a"}, user))
 
-    assert config.authorization() == f"Basic {b64(b'u:p')}"
+    assert config.authorization() == (f"Basic {b64(pair)}" if pair else "")
 
 
 def test_error_lists_all_problems(tmp_path: Path) -> None:

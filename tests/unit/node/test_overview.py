@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nodeagent.contracts.devices import DeviceResource
 from nodeagent.contracts.diagnostics import LoopLine, PluginCostLine
 from nodeagent.contracts.images import PullInProgress
 from nodeagent.contracts.local import NoArguments
@@ -54,3 +55,16 @@ async def test_overview_omits_unavailable_parts(clock, tmp_path):
     assert [(pull.image, pull.seconds, pull.pods) for pull in found.pulls] == [("i", 7.0, ["default/web"])]
     assert (found.at - found.started_at).total_seconds() == 7
     assert (found.plugin_costs, found.memory_bytes > 1 << 20) == ([cost], True)
+
+
+async def test_disconnected_device_plugin_is_a_problem(clock, tmp_path):
+    context = make_context(tmp_path, clock=clock)
+    states = [("a", True, "stale"), ("b", False, "closed"), ("c", False, "")]
+    context.devices.resources = lambda: [
+        DeviceResource(f"example.com/{name}", "", connected, 2, 1, 0, error) for name, connected, error in states
+    ]
+    overview = Overview(context, NodeManager(context, PluginManager()), list, list, list)
+
+    found = await overview.overview(NoArguments())
+
+    assert [line.problem for line in found.devices] == ["", "closed", "no device plugin is registered"]

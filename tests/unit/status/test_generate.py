@@ -10,7 +10,7 @@ from nodeagent.contracts.pods import WaitingReason
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.contracts.runtime import ContainerState
 from nodeagent.model.pod import Container, PodCondition, PodIp, PodStatus
-from nodeagent.status.generate import PodStatusInputs, generate_status, presentable
+from nodeagent.status.generate import PodStatusInputs, _initialized, generate_status, presentable
 from nodeagent.testing import FakeRuntime, make_container, make_pod
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
@@ -638,3 +638,28 @@ def test_container_that_never_ran_is_waiting_and_has_no_restarts():
     assert first.container_statuses[0].state.waiting.reason == "ImagePullBackOff"
     assert second.container_statuses[0].state.waiting.reason == "ContainerCreating"
     assert second.container_statuses[0].restart_count == 0
+
+
+@pytest.mark.parametrize(
+    ("state", "last_state", "initialized"),
+    [
+        ({"running": {}}, {}, "True"),
+        ({"terminated": {"exitCode": 1}}, {}, "True"),
+        ({"waiting": {}}, {"terminated": {"exitCode": 1}}, "True"),
+        ({"waiting": {}}, {}, "False"),
+    ],
+)
+def test_pod_whose_containers_have_started_is_initialized(state, last_state, initialized):
+    def status(name, **fields):
+        return {"name": name, "ready": False, "restartCount": 0, "image": "", "imageID": "", **fields}
+
+    pod = make_pod("web", init_containers=["first"])
+    reported = msgspec.convert(
+        {
+            "phase": "Pending",
+            "initContainerStatuses": [status("first", state={"waiting": {}})],
+            "containerStatuses": [status("main", state=state, lastState=last_state)],
+        },
+        PodStatus,
+    )
+    assert _initialized(pod, reported, PodStatus()).status == initialized

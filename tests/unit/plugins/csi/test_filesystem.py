@@ -12,6 +12,7 @@ import pytest
 from nodeagent.contracts.persistent_volumes import VolumeMode
 from nodeagent.errors import TransientVolumeError, UncertainVolumeError, VolumeError
 from nodeagent.testing.pods import make_pod
+from nodeagent_plugins.csi import filesystem
 from nodeagent_plugins.csi.filesystem import applies_fs_group
 from nodeagent_plugins.csi.names import attachment_name, inline_handle
 from nodeagent_plugins.csi.sources import Source
@@ -426,6 +427,18 @@ async def test_selinux_label_becomes_a_mount_option(harness):
     (found,) = harness.kind.devices_on_disk()
     volume = harness.kind.reconstruct("u", request.directory, VolumeMode.FILESYSTEM)
     assert found.selinux_label == volume.selinux_label == label
+
+
+@pytest.mark.parametrize(
+    ("label", "supported", "relabels"), [("", True, True), ("", False, False), ("u:r:t:s0", True, False)]
+)
+async def test_runtime_relabels_a_volume_without_a_label(harness, monkeypatch, label, supported, relabels):
+    harness.put_driver(attachRequired=False, fsGroupPolicy="None", seLinuxMount=True)
+    await harness.context.clock.settle()
+    monkeypatch.setattr(filesystem, "needs_relabel", lambda _target: supported)
+    request = harness.request(selinux_label=label)
+    await harness.kind.mount_device(request)
+    assert (await harness.kind.mount(request)).selinux_relabel is relabels
 
 
 # --- attacks ------------------------------------------------------------------------------------------------------
