@@ -116,3 +116,17 @@ def test_response_without_protobuf_form_is_json() -> None:
     content_type, data = media.encode(Format(PROTOBUF), {"kind": "Table", "apiVersion": "meta.k8s.io/v1"}, "k8s.io")
 
     assert (content_type, data) == (JSON, b'{"kind":"Table","apiVersion":"meta.k8s.io/v1"}\n')
+
+
+@pytest.mark.parametrize(
+    ("format_", "plain", "protobuf"),
+    [
+        (Format(), True, False),
+        (Format(pretty=True), False, False),
+        (Format("application/yaml"), False, False),
+        (Format("application/vnd.kubernetes.protobuf"), False, True),
+        (Format(shape="Table"), False, False),
+    ],
+)
+def test_plain_json_needs_no_conversion(format_: Format, *, plain: bool, protobuf: bool) -> None:
+    assert (format_.plain_json, format_.is_protobuf) == (plain, protobuf)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
 from collections.abc import Callable
 from typing import Any
 
@@ -168,3 +170,28 @@ async def test_connection_after_the_stop_is_aborted(monkeypatch: pytest.MonkeyPa
     with pytest.raises(ConnectionAbortedError, match="the server stops"):
         await connected(dialer)
     assert call.cancelled
+
+
+@pytest.mark.parametrize(
+    ("server_name", "is_encrypted", "expected"), [("", True, "fd00::1"), ("a", True, "a"), ("a", False, None)]
+)
+async def test_certificate_is_that_of_the_named_server(
+    server_name: str, expected: str | None, monkeypatch: pytest.MonkeyPatch, *, is_encrypted: bool
+) -> None:
+    used: list[str | None] = []
+
+    async def connect(factory: Any, *, sock: socket.socket, ssl: Any, server_hostname: str | None) -> Any:
+        used.append(server_hostname)
+        await asyncio.sleep(0)  # The task that carries the data starts.
+        raise ConnectionResetError
+
+    call = Call(echo)
+    dialer = dialer_of(call, monkeypatch)
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_unix_connection", connect)
+    context = ssl.create_default_context() if is_encrypted else None
+    with pytest.raises(ConnectionResetError):
+        await dialer.connect(asyncio.Protocol, "fd00::1", 443, context, server_name)
+    monkeypatch.undo()
+    await dialer.close()
+
+    assert used == [expected]
