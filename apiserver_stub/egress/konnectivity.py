@@ -120,7 +120,12 @@ async def _dial(call: Any, address: str) -> int:
 
 async def _carry(call: Any, connection: int, far: socket.socket) -> None:
     """Pass bytes between the stream and *far* until either ends."""
-    reader, writer = await asyncio.open_unix_connection(sock=far)
+    try:
+        reader, writer = await asyncio.open_unix_connection(sock=far)
+    except BaseException:
+        far.close()
+        call.cancel()
+        raise
     receiving = asyncio.ensure_future(_receive(call, connection, writer))
     sending = asyncio.ensure_future(_send(call, connection, reader))
     try:

@@ -179,15 +179,19 @@ async def test_certificate_is_that_of_the_named_server(
     server_name: str, expected: str | None, monkeypatch: pytest.MonkeyPatch, *, is_encrypted: bool
 ) -> None:
     used: list[str | None] = []
+    loop = asyncio.get_running_loop()
+    real = loop.create_unix_connection
 
-    async def connect(factory: Any, *, sock: socket.socket, ssl: Any, server_hostname: str | None) -> Any:
-        used.append(server_hostname)
+    async def connect(factory: Any, *, sock: socket.socket, **options: Any) -> Any:
+        if "server_hostname" not in options:
+            return await real(factory, sock=sock)
+        used.append(options["server_hostname"])
         await asyncio.sleep(0)  # The task that carries the data starts.
         raise ConnectionResetError
 
     call = Call(echo)
     dialer = dialer_of(call, monkeypatch)
-    monkeypatch.setattr(asyncio.get_running_loop(), "create_unix_connection", connect)
+    monkeypatch.setattr(loop, "create_unix_connection", connect)
     context = ssl.create_default_context() if is_encrypted else None
     with pytest.raises(ConnectionResetError):
         await dialer.connect(asyncio.Protocol, "fd00::1", 443, context, server_name)
