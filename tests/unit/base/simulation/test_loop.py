@@ -209,3 +209,12 @@ def test_callbacks_at_one_time_are_limited_again_after_time_has_passed(loop, mon
             await asyncio.sleep(1)
 
     loop.run_until_complete(spin())
+
+
+def test_tasks_have_their_name_or_a_number(loop):
+    async def main():
+        tasks = [loop.create_task(asyncio.sleep(0), name=name) for name in ("own", None)]
+        assert tasks[0].get_name() == "own" and tasks[1].get_name().startswith("task-")
+        await asyncio.gather(*tasks)
+
+    loop.run_until_complete(main())

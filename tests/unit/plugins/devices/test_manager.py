@@ -735,3 +735,11 @@ async def test_file_of_the_kubelet_is_adopted(make_devices, context, tmp_path):
     assert response.envs == {"NVIDIA_VISIBLE_DEVICES": "tegra"}
     assert response.annotations == {"io.kubernetes.container.devices": '{"nvidia.com/gpu":["tegra"]}'}
     assert json.loads(file.read_text())["Data"]["PodDeviceEntries"] == [entry]
+
+
+async def test_resources_name_their_provider_while_they_have_one(make_devices):
+    devices = await started(make_devices(FakeDeviceProvider(), expected=["example.com/late"]))
+    assert [(each.name, each.plugin, each.connected) for each in devices.resources()] == [
+        ("example.com/late", "", False),
+        (WIDGET, f"fake {WIDGET}", True),
+    ]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import platform
+from types import SimpleNamespace
 
 import pytest
 
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime.errors import CallError
+from nodeagent_plugins.embedded_runtime.images import registry as registry_module
 from nodeagent_plugins.embedded_runtime.images.loading import choose_manifest
 from nodeagent_plugins.embedded_runtime.images.registry import Credentials, is_plain
 
@@ -43,3 +45,15 @@ def test_manifest_for_the_host_architecture_is_selected():
     assert choose_manifest({"manifests": entries})["digest"] == architecture
     with pytest.raises(CallError, match="only for s390x"):
         choose_manifest({"manifests": entries[:1]})
+
+
+async def test_content_of_a_response_has_a_limit():
+    class Content:
+        async def iter_chunked(self, _size):
+            yield b"12"
+            yield b"34"
+
+    response = SimpleNamespace(content=Content(), url=SimpleNamespace(path="/v2/x"))
+    assert await registry_module._read(response, 4) == b"1234"
+    with pytest.raises(CallError, match="/v2/x is larger than 3 bytes"):
+        await registry_module._read(response, 3)
