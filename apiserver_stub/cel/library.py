@@ -78,7 +78,7 @@ def _format(template: str, values: list[Any]) -> str:
         verb, precision = match[1][-1], match[2] or ""
         if verb == "s":
             return _shown(value)
-        if verb in "xX" and isinstance(value, str | bytes):
+        if verb in "xX" and isinstance(value, str | bytes | bytearray):
             digits = (value.encode() if isinstance(value, str) else value).hex()
             return digits if verb == "x" else digits.upper()
         return format(value, f"{precision or '.6'}{verb}" if verb in "fe" else verb)
@@ -91,6 +91,8 @@ def _shown(value: Any) -> str:
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, float):
         return format(value, ".17g")
+    if isinstance(value, bytes | bytearray):
+        return value.decode(errors="replace")
     if isinstance(value, list):
         return f"[{', '.join(map(_shown, value))}]"
     if isinstance(value, dict):

@@ -28,6 +28,14 @@ from apiserver_stub.cel.admission import AdmissionExpression, Checker
         ("'a,b,c'.split(',', 2) + 'a,b'.split(',', 2) + 'a'.split(',', 9)", ["a", "b,c", "a", "b", "a"]),
         ("'abc'.split('') + 'ab'.split('', 9) + 'ab'.split('', 1) + ''.split('')", ["a", "b", "c", "a", "b", "ab"]),
         ("[sets.contains(['a'], [['a']]), sets.intersects([['a']], ['a'])]", [False, False]),
+        (
+            "['%f %.2f %e'.format([1.5, 1.5, 1.5]), '%d %x %X %o %b'.format([10, 10, 10, 10, 10])]",
+            ["1.500000 1.50 1.500000e+00", "10 a A 12 1010"],
+        ),
+        (
+            "['%s %%'.format([[1, 'a', null, true, 1.5]]), '%x %X %s'.format(['hi', b'hi', b'hi'])]",
+            ["[1, a, null, true, 1.5] %", "6869 6869 hi"],
+        ),
         ("['a', 'b'].join() + ['a', 'b'].join('-')", "aba-b"),
         ("'Éa'.upperAscii() + 'ÉA'.lowerAscii()", "ÉAÉa"),
         ("'aaa'.replace('a', 'b') + 'aaa'.replace('a', 'b', 1)", "bbbbaa"),
