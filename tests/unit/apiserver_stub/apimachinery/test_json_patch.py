@@ -224,3 +224,32 @@ def test_operations_are_limited_in_number() -> None:
         apply_json_patch({"a": 1}, [*operations, operations[0]])
 
     assert error.value.code == 413
+
+
+@pytest.mark.parametrize(
+    ("value", "expected", "same"),
+    [
+        ({"a": 1}, {"a": 1}, True),
+        ({"a": 1}, {"a": 2}, False),
+        ({"a": 1}, {"a": 1, "b": 1}, False),
+        ({"a": 1, "b": 1}, {"a": 1}, False),
+        ({"a": 1}, {"b": 1}, False),
+        ([1], [1], True),
+        ([1], [1, 1], False),
+        ([1, 2], [2, 1], False),
+        (1, True, False),
+        (True, True, True),
+        ({"a": [0]}, {"a": [False]}, False),
+        ({}, [], False),
+        (None, None, True),
+    ],
+)
+def test_tested_value_must_be_the_same(value: Any, expected: Any, *, same: bool) -> None:
+    operations = [{"op": "test", "path": "/a", "value": expected}]
+
+    if same:
+        assert apply_json_patch({"a": value}, operations) == {"a": value}
+    else:
+        with pytest.raises(ApiError) as error:
+            apply_json_patch({"a": value}, operations)
+        assert error.value.code == 422

@@ -130,3 +130,24 @@ def test_response_without_protobuf_form_is_json() -> None:
 )
 def test_plain_json_needs_no_conversion(format_: Format, *, plain: bool, protobuf: bool) -> None:
     assert (format_.plain_json, format_.is_protobuf) == (plain, protobuf)
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (b"", "unexpected end of JSON input"),
+        (b" \n", "unexpected end of JSON input"),
+        (b'{"a":', "unexpected end of JSON input"),
+        (b"{a}", "JSON is malformed"),
+        (b"[]", "json: cannot unmarshal into Go value of type struct"),
+    ],
+)
+def test_malformed_json_is_described(body: bytes, problem: str) -> None:
+    with pytest.raises(ApiError, match=problem) as error:
+        media.read_json(body, "Pod")
+
+    assert error.value.code == 400
+
+
+def test_null_is_an_empty_object() -> None:
+    assert media.read_json(b"null", "Pod") == {}

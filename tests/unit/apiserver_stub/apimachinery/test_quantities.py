@@ -36,6 +36,11 @@ from apiserver_stub.apimachinery.quantities import FORMAT_WRONG, NO_SUFFIX, Inva
         ("+9223372036854776000", "9223372036854776k"),
         ("-92233720368547760000", "-92233720368547760k"),
         (f"1{'0' * 199}", f"1{'0' * 181}E"),
+        ("1n", "1n"),
+        ("0.000000001", "1n"),
+        ("1e-9", "1e-9"),
+        ("1e-12", "1e-9"),
+        ("0.0000000001", "1n"),
     ],
 )
 def test_quantity_is_formatted_as_upstream(text: str, kept: str) -> None:

@@ -99,6 +99,7 @@ def test_invalid_configuration_reports_every_error() -> None:
             entry(["*", "Pods", "events.events.k8s.io", "x.extensions", "pods.*", "serviceipallocations"], IDENTITY),
             entry([], provider("secretbox", {"name": "a:b", "secret": "%%"}, {"secret": key("x")["secret"]})),
             entry(["pods"], {"kms": {"name": "x"}}, provider("aesgcm")),
+            entry([1, "", "nodes"], IDENTITY),
         )
     )
 
@@ -122,6 +123,8 @@ def test_invalid_configuration_reports_every_error() -> None:
         "resources[3].providers[0].kms.apiVersion: Forbidden: KMSv1 is deprecated",
         "resources[3].providers[0].kms.endpoint: Required value: endpoint is a mandatory field for a KMS provider",
         "resources[3].providers[1].aesgcm.keys: Required value",
+        "resources[4].resources[0]: Invalid value: 1: must be a resource name",
+        'resources[4].resources[1]: Invalid value: "": must be a resource name',
     ):
         assert any(part in problem for problem in found), part
     assert not any("%%" in problem or base64.b64encode(b"kkk").decode() in problem for problem in found)
