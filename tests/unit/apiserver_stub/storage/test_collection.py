@@ -200,3 +200,16 @@ def test_history_has_at_most_its_limit_of_bytes(
     else:
         with pytest.raises(Compacted):
             pods.read(start, 10)
+
+
+@pytest.mark.parametrize(("revision", "left"), [(10, [11, 12]), (11, [12]), (12, [])])
+def test_compaction_drops_changes_up_to_a_revision(pods: Collection, revision: int, left: list[int]) -> None:
+    start = pods.end
+    put(pods, "a", 11)
+    put(pods, "b", 12)
+    pods.compact(revision)
+
+    assert [change.revision for change in pods.read(pods.end - len(left), 10)] == left
+    if len(left) < 2:
+        with pytest.raises(Compacted):
+            pods.read(start, 10)

@@ -100,6 +100,8 @@ def test_invalid_configuration_reports_every_error() -> None:
             entry([], provider("secretbox", {"name": "a:b", "secret": "%%"}, {"secret": key("x")["secret"]})),
             entry(["pods"], {"kms": {"name": "x"}}, provider("aesgcm")),
             entry([1, "", "nodes"], IDENTITY),
+            {"resources": ["leases"]},
+            {"resources": ["leases"], "providers": {}},
         )
     )
 
@@ -123,6 +125,8 @@ def test_invalid_configuration_reports_every_error() -> None:
         "resources[3].providers[0].kms.apiVersion: Forbidden: KMSv1 is deprecated",
         "resources[3].providers[0].kms.endpoint: Required value: endpoint is a mandatory field for a KMS provider",
         "resources[3].providers[1].aesgcm.keys: Required value",
+        "resources[5].providers: Required value: at least one resources[5].providers is required",
+        "resources[6].providers: Invalid value: {}: must be a list",
         "resources[4].resources[0]: Invalid value: 1: must be a resource name",
         'resources[4].resources[1]: Invalid value: "": must be a resource name',
     ):

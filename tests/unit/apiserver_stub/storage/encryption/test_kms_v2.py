@@ -12,7 +12,7 @@ from apiserver_stub.storage.encryption.key_service import Encrypted, KmsError
 from apiserver_stub.storage.encryption.kms_v2 import KmsV2Transformer
 from apiserver_stub.storage.encryption.proto import kms_v2_pb2 as pb
 from apiserver_stub.storage.encryption.rules import Encryption, Rule, Rules
-from apiserver_stub.storage.encryption.transformers import DecryptionError, EncryptionUnavailable
+from apiserver_stub.storage.encryption.transformers import IDENTITY, DecryptionError, EncryptionUnavailable
 from nodeagent.base.identity import Identity
 
 LOCATION = b"/registry/secrets/default/s"
@@ -177,3 +177,14 @@ def config(**kms: Any) -> bytes:
 def test_invalid_services_are_rejected(kms: dict[str, Any], problem: str) -> None:
     with pytest.raises(EncryptionError, match=problem):
         parse_config(config(**kms), Identity())
+
+
+def test_only_values_of_unknown_data_keys_wait_for_the_service(service: FakeService) -> None:
+    one, other = transformer(service), transformer(service)
+    sealing = Encryption(Rules((Rule((("secrets", ""),), (other, IDENTITY)),)))
+    stored = one.encrypt(b"plain", LOCATION)
+    before = [sealing.waits("core/secrets", value) for value in (stored, b"plain", other.label + b"\xff")]
+    other.decrypt(stored, LOCATION)
+
+    assert (before, sealing.waits("core/secrets", stored)) == ([True, False, False], False)
+    assert not sealing.waits("core/pods", stored)
