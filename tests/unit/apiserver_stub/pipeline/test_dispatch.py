@@ -49,7 +49,8 @@ async def test_paths_and_methods_that_are_not_served() -> None:
     await api.create(MAPS, config_map("a"))
     await api.create(PODS, POD)
     await api.create(NODES, {"metadata": {"name": "n"}})
-    await api.create(NAMESPACES, {"metadata": {"name": "x"}})
+    for name in ("x", "y"):
+        await api.create(NAMESPACES, {"metadata": {"name": name}})
     for method, target, code in (
         ("GET", MAPS, 200),
         ("HEAD", MAPS, 405),
@@ -71,9 +72,11 @@ async def test_paths_and_methods_that_are_not_served() -> None:
         ("GET", f"{NODES}/n", 200),
         ("GET", f"{NAMESPACES}/x/nodes/n", 404),
         ("GET", f"{NAMESPACES}/x/nodes", 404),
+        ("GET", f"{NAMESPACES}/n/nodes/n", 404),
         ("GET", f"{NAMESPACES}/x", 200),
         ("GET", f"{NAMESPACES}/x/status", 200),
         ("GET", f"{NAMESPACES}/x/namespaces/y", 404),
+        ("GET", f"{NAMESPACES}/y", 200),
         ("GET", f"{NAMESPACES}/x/namespaces/x", 200),
         ("DELETE", NAMESPACES, 405),
         ("GET", "/unknown", 404),
