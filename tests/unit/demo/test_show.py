@@ -297,6 +297,11 @@ async def test_last_lines_of_the_log_are_shown_once_there_are_two(tmp_path, monk
     with pytest.raises(DemoError, match="waiting for the log of container writer"):
         await demo._log({"metadata": {"uid": "u"}}, "writer")
 
+    (directory / "0.log").write_text("t stdout F one\nt stdout F two\n")
+    await demo._log({"metadata": {"uid": "u"}}, "writer")
+    assert lines == ["Log of container writer", "  one", "  two"]
+
+    lines.clear()
     (directory / "0.log").write_text("".join(f"t stdout F line {number}\n" for number in range(5)))
     await demo._log({"metadata": {"uid": "u"}}, "writer")
 

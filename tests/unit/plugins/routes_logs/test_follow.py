@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import tempfile
+import threading
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,3 +32,30 @@ def test_tail_offset_equals_counting_from_the_start(data, lines, block):
     last_lines = whole[-lines:] if lines else []
     expected = b"\n".join(last_lines) + (b"\n" if data.endswith(b"\n") and last_lines else b"")
     assert data[offset:] == expected
+
+
+@pytest.mark.parametrize("succeeds", [True, False])
+async def test_file_that_opens_after_a_cancellation_is_closed(tmp_path, succeeds):
+    released, descriptors, failures = threading.Event(), [], []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: failures.append(context["message"]))
+
+    def open_file():
+        released.wait(10)
+        descriptors.append(os.open(tmp_path, os.O_RDONLY) if succeeds else -1)
+        if not succeeds:
+            raise FileNotFoundError
+        return descriptors[0]
+
+    task = asyncio.create_task(follow.opened(open_file))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    released.set()
+    async with asyncio.timeout(10):
+        while not descriptors or os.path.exists(f"/proc/self/fd/{descriptors[0]}"):
+            await asyncio.sleep(0)
+    await asyncio.get_running_loop().shutdown_default_executor()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert failures == []

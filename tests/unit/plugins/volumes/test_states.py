@@ -235,3 +235,14 @@ async def test_pending_volume_has_the_earlier_of_request_and_operation(host: Hos
     host.kind.hang("mount")
     await host.clock.advance(1)
     assert host.manager.pending("uid-web") == {"v": started}
+
+
+@pytest.mark.parametrize(("text", "error"), [("", "no volume plugin supports it"), ("unreadable", "unreadable")])
+async def test_volume_that_was_found_without_a_kind_has_an_error(host: Host, text: str, error: str) -> None:
+    path = host.root / "pods/u/volumes/example.com~gone/data"
+    host.manager._startup.failed[path] = text
+
+    state = only(host, "u")
+
+    assert (state.pod_uid, state.name, state.phase, state.error) == ("u", "data", "Uncertain", error)
+    assert list(host.manager.states("other")) == []
