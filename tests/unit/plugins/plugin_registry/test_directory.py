@@ -97,7 +97,9 @@ async def test_directories_that_cannot_be_watched_are_logged_once(directory, cap
     async with DirectoryWatch() as watch:
         assert not watch.watch(frozenset([str(directory), f"{directory}/other"]))
         assert not watch.complete
-    assert caplog.messages == ["Failed to watch directory, polling"]
+    assert [(record.message, record.path) for record in caplog.records] == [
+        ("Failed to watch directory, polling", str(directory))
+    ]
 
 
 def test_files_beyond_the_limit_are_ignored(directory, caplog, monkeypatch):
