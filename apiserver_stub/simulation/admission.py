@@ -34,11 +34,10 @@ def label(webhook: str) -> str:
 class ReviewedWrite(Struct, frozen=True):
     """A write request of a client.
 
-    :ivar calm: number of the time without faults in which it started, ``None`` during one.
+    :ivar calm: value of :meth:`Server.calm` at its start.
     """
 
     nonce: str
-    namespace: str
     dry_run: bool
     revision: int
     started_at: float
@@ -49,7 +48,7 @@ class Reviewed:
     """Observer of the config maps that webhooks review.
 
     :param now: returns the time in seconds.
-    :param calm: returns a number that is the same at two times if there was no fault between them, ``None`` during one.
+    :param calm: returns a value that is the same at two times if there was no fault between them; ``None`` during one.
     """
 
     def __init__(
@@ -66,9 +65,9 @@ class Reviewed:
         self._since: dict[str, float] = {}
         """Time of the last change of each configuration."""
 
-    def begin(self, nonce: str, namespace: str, *, dry_run: bool) -> ReviewedWrite:
+    def begin(self, nonce: str, *, dry_run: bool) -> ReviewedWrite:
         """Record a request that writes *nonce*."""
-        write = ReviewedWrite(nonce, namespace, dry_run, self._history.revision, self._now(), self._calm())
+        write = ReviewedWrite(nonce, dry_run, self._history.revision, self._now(), self._calm())
         self._writes[nonce] = write
         return write
 

@@ -27,7 +27,7 @@ _NAMED = re.compile(r'webhook "([a-z]+-[0-9])\.simulated\.test"')
 class AdmissionRequests:
     """Steps with webhooks.
 
-    :param calm: returns a number that is the same at two times if there was no fault between them, ``None`` during one.
+    :param calm: returns a value that is the same at two times if there was no fault between them; ``None`` during one.
     """
 
     def __init__(
@@ -147,32 +147,34 @@ class AdmissionRequests:
             body |= {"apiVersion": "v1", "kind": "ConfigMap"}
             content_type, method = "application/apply-patch+yaml", "PATCH"
             query += ["fieldManager=simulated", "force=true"]
-        write = self._reviewed.begin(nonce, namespace, dry_run=dry_run)
-        started_at, calm = self._now(), self._calm()
+        write = self._reviewed.begin(nonce, dry_run=dry_run)
         text = path + ("?" + "&".join(query) if query else "")
-        try:
-            response = await self._requests.send(method, text, body, content_type)
-        except Lost as lost:
-            if str(lost) == "timeout" and calm is not None and calm == self._calm():
-                self._violations.report(f"{method} {text} received no response")
-            raise
-        self._verify(
-            f"{method} {text}", write, response, self._now() - started_at, calm is not None and calm == self._calm()
-        )
+        response, seconds, calm = await self._send(method, text, body, content_type)
+        self._verify(f"{method} {text}", write, response, seconds, calm)
 
     async def delete_reviewed(self, namespace: str, name: str) -> None:
         """Delete such a config map."""
-        key, started_at, calm = f"{namespace}/{name}", self._now(), self._calm()
-        self._invariants.request_deletion(key)
+        self._invariants.request_deletion(f"{namespace}/{name}")
         path = f"/api/v1/namespaces/{namespace}/configmaps/{name}"
+        _, seconds, calm = await self._send("DELETE", path)
+        if calm and seconds > _MOST_SECONDS:
+            self._violations.report(f"DELETE {path} took {seconds:.1f} s")
+
+    async def _send(
+        self, method: str, path: str, body: Any = None, content_type: str = "application/json"
+    ) -> tuple[Response, float, bool]:
+        """Send a request; return the response, its duration in seconds, and whether there was no fault in that time.
+
+        :raises Lost: the result is unknown.
+        """
+        started_at, calm = self._now(), self._calm()
         try:
-            await self._requests.send("DELETE", path)
+            response = await self._requests.send(method, path, body, content_type)
         except Lost as lost:
             if str(lost) == "timeout" and calm is not None and calm == self._calm():
-                self._violations.report(f"DELETE {path} received no response")
+                self._violations.report(f"{method} {path} received no response")
             raise
-        if calm is not None and calm == self._calm() and self._now() - started_at > _MOST_SECONDS:
-            self._violations.report(f"DELETE {path} took {self._now() - started_at:.1f} s")
+        return response, self._now() - started_at, calm is not None and calm == self._calm()
 
     def _verify(self, request: str, write: ReviewedWrite, response: Response, seconds: float, calm: bool) -> None:
         """Verify the response to a write."""

@@ -22,7 +22,7 @@ class ConversionRequests:
     """Steps with gadgets, whose value is in another field of the spec in each version.
 
     :param now: returns the time in seconds.
-    :param calm: returns a number that is the same at two times if there was no fault between them, ``None`` during one.
+    :param calm: returns a value that is the same at two times if there was no fault between them; ``None`` during one.
     """
 
     def __init__(

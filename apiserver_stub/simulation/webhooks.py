@@ -34,9 +34,6 @@ class Review(MutableStruct):
     """
 
     webhook: str
-    operation: str
-    old: dict[str, Any]
-    """The object before the request; empty if there is none."""
     outcome: str = "failed"
 
 
@@ -68,11 +65,6 @@ class WebhookServer:
         behavior, since = self._behaviors[name]
         return behavior == HEALTHY and since <= time
 
-    def misbehaves_since(self, name: str, time: float) -> bool:
-        """Return whether a webhook has had one behavior that is not the healthy one since *time*."""
-        behavior, since = self._behaviors[name]
-        return behavior != HEALTHY and since <= time
-
     def find(self, host: str, port: int) -> Webhook | None:
         """Return the webhook at a host and port; those of services share one."""
         name = host.partition(".")[0]
@@ -90,7 +82,7 @@ class WebhookServer:
         if name == CONVERSION:
             return self._convert(document, request)
         new, old = request["object"] or {}, request["oldObject"] or {}
-        review = Review(name, request["operation"], old)
+        review = Review(name)
         identity = str(request["name"])
         if name != BROAD:
             identity = new["data"][NONCE] if new else old["metadata"]["uid"]

@@ -123,7 +123,7 @@ class SystemdBus:
         raise CgroupError(f"systemd: {attempt}: {text}")
 
     async def _connected(self) -> MessageBus:
-        from dbus_fast import BusType, Message
+        from dbus_fast import BusType, Message, MessageType
         from dbus_fast.aio import MessageBus
 
         async with self._connecting:
@@ -134,8 +134,13 @@ class SystemdBus:
                 try:
                     await bus.connect()
                     bus.add_message_handler(self._on_message)
-                    await bus.call(Message(*driver, "AddMatch", signature="s", body=[rule]))
-                    await bus.call(Message(_NAME, _PATH, _MANAGER, "Subscribe"))
+                    for request in (
+                        Message(*driver, "AddMatch", signature="s", body=[rule]),
+                        Message(_NAME, _PATH, _MANAGER, "Subscribe"),
+                    ):
+                        response = await bus.call(request)
+                        if response is not None and response.message_type is MessageType.ERROR:
+                            raise OSError(f"{request.member}: {response.error_name}")
                 except BaseException:
                     bus.disconnect()
                     raise

@@ -41,10 +41,10 @@ class Harness:
         self.stored.put(f"{GROUP}/{plural}", webhook, webhooks=[spec])
 
     def begin(self, nonce: str = "n1", *, dry_run: bool = False) -> Any:
-        return self.reviewed.begin(nonce, "ns", dry_run=dry_run)
+        return self.reviewed.begin(nonce, dry_run=dry_run)
 
     def review(self, webhook: str, outcome: str = "allowed", identity: str = "n1") -> None:
-        self.server.reviews.setdefault(identity, []).append(Review(webhook, "CREATE", {}, outcome))
+        self.server.reviews.setdefault(identity, []).append(Review(webhook, outcome))
 
     def write(self, nonce: str = "n1", labels: Object | None = None, **data: str) -> str:
         self.stored.put(CONFIG_MAPS, KEY, {"labels": {REVIEWED: "true", **(labels or {})}}, data={NONCE: nonce, **data})

@@ -187,6 +187,15 @@ async def test_connection_without_subscription_is_not_used(bus, systemd, step, e
     assert len(systemd.connections) == 2
 
 
+@pytest.mark.parametrize("step", ["AddMatch", "Subscribe"])
+async def test_connection_with_a_rejected_subscription_is_not_used(bus, systemd, step):
+    systemd.errors[step] = "org.freedesktop.DBus.Error.AccessDenied"
+    with pytest.raises(CgroupError, match=f"systemd: stop a.slice: {step}: org.freedesktop.DBus.Error.AccessDenied"):
+        await bus.stop("a.slice")
+    assert not systemd.connections[0].connected
+    assert systemd.methods()[-1] == step
+
+
 async def test_job_that_does_not_complete_is_an_error(bus, systemd, monkeypatch):
     await bus.stop("a.slice")
     monkeypatch.setattr(systemd_bus, "_CALL_SECONDS", 0.01)
