@@ -16,7 +16,7 @@ from nodeagent_plugins.pod_sync.declared_features import DeclaredFeatures
 from nodeagent_plugins.pod_sync.paths import DEFAULT_LOG_ROOT
 from nodeagent_plugins.pod_sync.stopping import HookCaller
 from nodeagent_plugins.pod_sync.subordinate_ids import read_subordinate_ids
-from nodeagent_plugins.pod_sync.syncer import SANDBOXES_AT_ONCE, BundledPodSyncer
+from nodeagent_plugins.pod_sync.syncer import BundledPodSyncer
 
 if TYPE_CHECKING:
     from nodeagent.contracts.hooks import PluginHost
@@ -38,8 +38,8 @@ def nodeagent_settings_schema() -> dict[str, Any]:
             "sandboxes_at_once": {
                 "type": "integer",
                 "minimum": 1,
-                "default": SANDBOXES_AT_ONCE,
-                "description": "Maximum number of sandboxes that are created in parallel.",
+                "description": "Maximum number of sandboxes that are created in parallel, without those that "
+                "take longer than a second. Default: two per CPU, at least four.",
             },
         },
     }
@@ -57,6 +57,6 @@ def nodeagent_provide_pod_syncer(context: StatsContext, plugins: HookCaller) -> 
         context,
         plugins,
         log_root=Path(settings.get("log_root", DEFAULT_LOG_ROOT)),
-        sandboxes_at_once=settings.get("sandboxes_at_once", SANDBOXES_AT_ONCE),
+        sandboxes_at_once=settings.get("sandboxes_at_once"),
         subordinate_ids=read_subordinate_ids(),
     )

@@ -28,6 +28,7 @@ from nodeagent.model.pod import Pod, PodStatus
 from nodeagent.model.restart import is_restarting_all
 from nodeagent_plugins.pod_sync.actions import Kill, PodActions, Start, compute_actions
 from nodeagent_plugins.pod_sync.cleanup import PodCleaner
+from nodeagent_plugins.pod_sync.creation_slots import CreationSlots, default_slots
 from nodeagent_plugins.pod_sync.disk import make_pod_directories
 from nodeagent_plugins.pod_sync.hosts import host_names, kernel_hostname
 from nodeagent_plugins.pod_sync.lifecycle_hooks import LifecycleHooks
@@ -54,7 +55,6 @@ from nodeagent_plugins.pod_sync.subordinate_ids import IdRange
 from nodeagent_plugins.pod_sync.subpaths import BindMount
 from nodeagent_plugins.pod_sync.user_namespaces import GATE, PodUserNamespaces, check_user_namespaces, id_pool
 
-SANDBOXES_AT_ONCE = 8
 DISCARD_SECONDS = 5.0
 _log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class BundledPodSyncer:
     """Bundled implementation of :class:`~nodeagent.contracts.pods.PodSyncer`.
 
     :param log_root: contains ``pods/`` and ``containers/``.
-    :param sandboxes_at_once: limit of sandboxes created in parallel; a higher limit does not make the runtime faster.
+    :param sandboxes_at_once: limit of sandboxes created in parallel; ``None`` selects :func:`default_slots`.
     :param bind: bind-mounts sub-paths; ``None`` selects the system call.
     :param subordinate_ids: IDs for pods with a user namespace; ``None`` selects the default range.
     :raises ConfigError: these IDs, or those of a pod from an earlier run, are invalid.
@@ -78,7 +78,7 @@ class BundledPodSyncer:
         hook_caller: HookCaller,
         *,
         log_root: Path,
-        sandboxes_at_once: int = SANDBOXES_AT_ONCE,
+        sandboxes_at_once: int | None = None,
         bind: BindMount | None = None,
         subordinate_ids: IdRange | None = None,
     ) -> None:
@@ -99,7 +99,7 @@ class BundledPodSyncer:
         self._user_namespaces = PodUserNamespaces(context.root_dir / "pods", pool)
         self._cleaner = PodCleaner(context, log_root, self._user_namespaces)
         self._dns = NodeDns(context)
-        self._creating = asyncio.Semaphore(sandboxes_at_once)
+        self._creating = CreationSlots(default_slots() if sandboxes_at_once is None else sandboxes_at_once)
         self._memory: dict[str, PodSyncState] = {}
 
     # --- PodSyncer ------------------------------------------------------------------------------------------
@@ -368,7 +368,7 @@ class BundledPodSyncer:
             if own_users:
                 check_user_namespaces(pod, await context.runtime_status(), handler, context.gates)
             config = await self._sandbox_config(step, actions.sandbox_attempt)
-            async with self._creating:
+            async with self._creating.slot():
                 started = context.clock.now()
                 step.sandbox_id = await context.runtime.run_sandbox(config, handler)
                 SANDBOX_DURATIONS.observe(context.clock.now() - started, handler)

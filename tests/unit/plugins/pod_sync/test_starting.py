@@ -312,19 +312,6 @@ async def test_failed_directory_creation_is_reported(bench):
     assert "Failed" in bench.reasons()
 
 
-async def test_parallel_sandbox_creation_is_limited(bench, clock):
-    pods = [make_pod(f"p{number}") for number in range(12)]
-    bench.runtime.hang("run_sandbox")
-
-    jobs = [asyncio.create_task(bench.sync(pod)) for pod in pods]
-    await clock.settle()
-    assert bench.calls.count("run_sandbox") == 8
-    bench.runtime.recover()
-    await asyncio.gather(*jobs)
-
-    assert len(bench.runtime.running()) == 12
-
-
 async def test_failed_stop_is_reported(bench):
     pod = make_pod()
     await bench.sync(pod)
