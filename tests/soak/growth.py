@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.soak.samples import CPU, INODES, RSS
+from tests.soak.samples import BLOCKS, CPU, HEAP, INODES, RSS
 
 RSS_LIMIT = 0.1
 """MiB per hour."""
@@ -81,4 +81,4 @@ def count_grows(values: Sequence[float], tolerance: float) -> bool:
 
 
 def _is_count(figure: str) -> bool:
-    return not figure.endswith((RSS, CPU))
+    return not figure.endswith((RSS, CPU, BLOCKS, HEAP))

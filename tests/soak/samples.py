@@ -17,11 +17,14 @@ from tests.soak.node import SoakNode
 PERIOD_SECONDS = 10.0
 AGENT, SERVER = "agent", "API server"
 TASKS = "/debug/pprof/goroutine?debug=1"
+METRICS = "/metrics"
 _TOTAL = re.compile(r"total (\d+)")
+_BLOCKS, _HEAP = "process_allocated_blocks", "process_heap_allocated_bytes"
 
 _PARENTS = {"kubepods", "burstable", "besteffort"}
 
 RSS, CPU = "RSS, MiB", "CPU, % of a core"
+BLOCKS, HEAP = "allocated blocks of Python", "allocated by the C library, MiB"
 INODES, CGROUPS, MOUNTS = "inodes of the agent", "cgroups of pods", "mounts"
 
 
@@ -69,11 +72,15 @@ class Sampler:
         before, self._cpu[name] = self._cpu.get(name), (now, cpu or 0.0)
         read = self._client.text if name == SERVER else self._client.agent_text
         total = _TOTAL.search(await read(TASKS))
+        metrics = _metrics(await read(METRICS))
+        heap = metrics.get(_HEAP)
         return {
             RSS: _read(process.rss_mib),
             "descriptors": _read(lambda: len(os.listdir(proc / "fd"))),
             "tasks": float(total[1]) if total else None,
             "threads": _read(lambda: len(os.listdir(proc / "task"))),
+            BLOCKS: metrics.get(_BLOCKS),
+            HEAP: None if heap is None else heap / (1 << 20),
             CPU: None if before is None or cpu is None else 100 * (cpu - before[1]) / (now - before[0]),
         }
 
@@ -94,6 +101,12 @@ def _read(figure: Callable[[], float]) -> float | None:
         return figure()
     except (OSError, StopIteration):
         return None
+
+
+def _metrics(page: str) -> dict[str, float]:
+    """Return the metrics without labels that this module reads."""
+    lines = (line.partition(" ") for line in page.splitlines() if line.startswith((_BLOCKS, _HEAP)))
+    return {name: float(value) for name, _, value in lines}
 
 
 def _cgroups(name: str) -> int:
