@@ -38,8 +38,8 @@ def nodeagent_settings_schema() -> dict[str, Any]:
             "sandboxes_at_once": {
                 "type": "integer",
                 "minimum": 1,
-                "description": "Maximum number of sandboxes that are created in parallel, without those that "
-                "take longer than a second. Default: two per CPU, at least four.",
+                "description": "Maximum number of sandboxes and containers that are started in parallel, "
+                "without starts that take longer than a second. Default: two per CPU, at least four.",
             },
         },
     }

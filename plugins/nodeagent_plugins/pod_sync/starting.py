@@ -55,6 +55,7 @@ from nodeagent_plugins.pod_sync.metrics import (
 )
 from nodeagent_plugins.pod_sync.mounts import HostsContent, prepare_files, volume_parts, with_mapped_owners
 from nodeagent_plugins.pod_sync.security import container_security
+from nodeagent_plugins.pod_sync.start_slots import StartSlots
 from nodeagent_plugins.pod_sync.step import Step
 from nodeagent_plugins.pod_sync.stopping import ContainerStopper, HookCaller, plan_stop
 from nodeagent_plugins.pod_sync.subpaths import BindMount
@@ -77,10 +78,11 @@ class ContainerStarter:
         hook_caller: HookCaller,
         hooks: LifecycleHooks,
         stopper: ContainerStopper,
+        slots: StartSlots,
         bind: BindMount | None = None,
     ) -> None:
         self._context, self._hook_caller, self._hooks, self._stopper = context, hook_caller, hooks, stopper
-        self._bind = bind
+        self._slots, self._bind = slots, bind
 
     async def start(self, step: Step, start: Start) -> bool:
         """Start one container; record in *step* why it is waiting. Return whether it was started.
@@ -288,7 +290,8 @@ class ContainerStarter:
         try:
             await self._check_stop_signal(container, container_id)
             await self._prepare_start(pod, container)
-            await context.runtime.start_container(container_id)
+            async with self._slots.container():
+                await context.runtime.start_container(container_id)
         except RuntimeUnavailable:
             raise
         except RuntimeFailure as error:

@@ -28,7 +28,6 @@ from nodeagent.model.pod import Pod, PodStatus
 from nodeagent.model.restart import is_restarting_all
 from nodeagent_plugins.pod_sync.actions import Kill, PodActions, Start, compute_actions
 from nodeagent_plugins.pod_sync.cleanup import PodCleaner
-from nodeagent_plugins.pod_sync.creation_slots import CreationSlots, default_slots
 from nodeagent_plugins.pod_sync.disk import make_pod_directories
 from nodeagent_plugins.pod_sync.hosts import host_names, kernel_hostname
 from nodeagent_plugins.pod_sync.lifecycle_hooks import LifecycleHooks
@@ -48,6 +47,7 @@ from nodeagent_plugins.pod_sync.paths import PodPaths, pod_logs_directory
 from nodeagent_plugins.pod_sync.pod_limits import without_overhead
 from nodeagent_plugins.pod_sync.resizing import ContainerResizer
 from nodeagent_plugins.pod_sync.sandbox import make_sandbox_config
+from nodeagent_plugins.pod_sync.start_slots import StartSlots, default_slots
 from nodeagent_plugins.pod_sync.starting import ContainerStarter, host_ips
 from nodeagent_plugins.pod_sync.step import PodSyncState, Step
 from nodeagent_plugins.pod_sync.stopping import ContainerStopper, HookCaller, Stop, plan_stop
@@ -66,7 +66,8 @@ class BundledPodSyncer:
     """Bundled implementation of :class:`~nodeagent.contracts.pods.PodSyncer`.
 
     :param log_root: contains ``pods/`` and ``containers/``.
-    :param sandboxes_at_once: limit of sandboxes created in parallel; ``None`` selects :func:`default_slots`.
+    :param sandboxes_at_once: limit of sandboxes and containers started in parallel; ``None`` selects
+        :func:`default_slots`.
     :param bind: bind-mounts sub-paths; ``None`` selects the system call.
     :param subordinate_ids: IDs for pods with a user namespace; ``None`` selects the default range.
     :raises ConfigError: these IDs, or those of a pod from an earlier run, are invalid.
@@ -93,13 +94,13 @@ class BundledPodSyncer:
         self._stopper = ContainerStopper(
             lambda: context.runtime, lambda: context.recorder, hooks, hook_caller, context.clock
         )
-        self._starter = ContainerStarter(context, hook_caller, hooks, self._stopper, bind)
+        self._slots = StartSlots(default_slots() if sandboxes_at_once is None else sandboxes_at_once)
+        self._starter = ContainerStarter(context, hook_caller, hooks, self._stopper, self._slots, bind)
         self._resizer = ContainerResizer(context)
         pool = id_pool(context.config, subordinate_ids if context.gates.enabled(GATE) else None)
         self._user_namespaces = PodUserNamespaces(context.root_dir / "pods", pool)
         self._cleaner = PodCleaner(context, log_root, self._user_namespaces)
         self._dns = NodeDns(context)
-        self._creating = CreationSlots(default_slots() if sandboxes_at_once is None else sandboxes_at_once)
         self._memory: dict[str, PodSyncState] = {}
 
     # --- PodSyncer ------------------------------------------------------------------------------------------
@@ -368,7 +369,7 @@ class BundledPodSyncer:
             if own_users:
                 check_user_namespaces(pod, await context.runtime_status(), handler, context.gates)
             config = await self._sandbox_config(step, actions.sandbox_attempt)
-            async with self._creating.slot():
+            async with self._slots.sandbox():
                 started = context.clock.now()
                 step.sandbox_id = await context.runtime.run_sandbox(config, handler)
                 SANDBOX_DURATIONS.observe(context.clock.now() - started, handler)
