@@ -20,7 +20,16 @@ import grpc
 
 from benchmarks.api import Client, PodWatch
 from benchmarks.figures import Figure, percentile
-from benchmarks.node import LIMIT_SECONDS, SETTLE_SECONDS, Executables, bench_pod, idle_percent, quick_directory, stop
+from benchmarks.node import (
+    CLUSTER_DNS,
+    LIMIT_SECONDS,
+    SETTLE_SECONDS,
+    Executables,
+    bench_pod,
+    idle_percent,
+    quick_directory,
+    stop,
+)
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.testing.cri import RuntimeHandle, started_runtime
 from tests.integration.programs import ApiServer, NodeAgent, wait_until
@@ -97,7 +106,7 @@ def _started_node() -> Iterator[tuple[NodeAgent, ApiServer, RuntimeHandle]]:
         server.start()
         agent = Executables.new_agent(directory, runtime.endpoint, server, directory / "log")
         stack.callback(stop, agent)
-        agent.start(maxPods=max(COUNTS) + 10)
+        agent.start(maxPods=max(COUNTS) + 10, clusterDNS=[CLUSTER_DNS])
         with Client(server) as client:
             wait_until(lambda: client.node_ready(agent.node), "the node is ready")
         yield agent, server, runtime

@@ -108,6 +108,7 @@ def _agent(options: argparse.Namespace, name: str, token: str) -> Agent:
         "kubeconfig": root / "kubeconfig",
         "container-runtime-endpoint": "unix:///fake",
         "node-ip": "127.0.0.1",
+        "cluster-dns": "192.0.2.53",
     }
     loaded = load_configuration([f"--{flag}={value}" for flag, value in flags.items()])
     changed = {"enable_server": False, "healthz_port": 0, "fail_swap_on": False}

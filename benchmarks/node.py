@@ -20,6 +20,7 @@ from tests.integration.containerd import Containerd
 from tests.integration.programs import ApiServer, NodeAgent, Program, simple_pod, unmount_below, wait_until
 
 MEMORY = Path("/dev/shm")
+CLUSTER_DNS = "192.0.2.53"
 POD_NAME_LABEL = "io.kubernetes.pod.name"
 PREFIX = "bench-"
 PODS = 50
@@ -114,7 +115,7 @@ def started_node(*, with_api: bool, streams: bool = False, python: Path | None =
         if streams and api is not None and Executables.kube_apiserver is None:
             agent.arguments += ["--node-ip", "127.0.0.1"]
             config["authentication"] = {"x509": {"clientCAFile": api.facts["clientCaFile"]}}
-        agent.start(**config)
+        agent.start(**{"clusterDNS": [CLUSTER_DNS], **config})
         if api is not None:
             with Client(api) as client:
                 wait_until(lambda: client.node_ready(agent.node), "the node is ready")

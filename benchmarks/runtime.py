@@ -1,7 +1,7 @@
 """Fifty pods created by CRI calls without an agent: the lower bound for any agent.
 
-Measured twice: with minimal requests, and with those of an agent, whose pods have cgroups, limits, mounts, a grace period
-and the runtime's default seccomp profile for the sandbox, which kubelet requests, too.
+Measured twice: with minimal requests, and with those of an agent, whose pods have cgroups, limits, mounts, a grace
+period and the default seccomp profile of the runtime for the sandbox, which kubelet requests, too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import grpc
 
 from benchmarks.figures import Figure
-from benchmarks.node import POD_NAME_LABEL, PODS, RuntimePods, names, quick_directory, started_runtime
+from benchmarks.node import CLUSTER_DNS, POD_NAME_LABEL, PODS, RuntimePods, names, quick_directory, started_runtime
 from nodeagent.base.criproto import api_pb2 as cri
 from tests.integration.programs import IMAGE
 
@@ -143,7 +143,7 @@ def _agent_pod(name: str, directory: Path) -> tuple[cri.PodSandboxConfig, cri.Co
     sandbox, container = minimal_pod(name, directory)
     resources = cri.LinuxContainerResources(cpu_shares=2, memory_limit_in_bytes=MEMORY_BYTES)
     sandbox.hostname = name
-    sandbox.dns_config.servers.append("192.0.2.53")
+    sandbox.dns_config.servers.append(CLUSTER_DNS)
     sandbox.linux.cgroup_parent = f"{CGROUP}/pod{name}"
     sandbox.linux.resources.CopyFrom(resources)
     container.linux.resources.CopyFrom(resources)
