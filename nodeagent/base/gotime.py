@@ -7,7 +7,10 @@ are the ones that clients see.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
+
+from nodeagent.base.text_cache import text_cache
 
 RFC3339, RFC3339_MICRO = "2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05.000000Z07:00"
 ZERO_SECONDS = -62_135_596_800
@@ -17,7 +20,7 @@ LEAST_SECONDS, MOST_SECONDS = -62_167_219_200, 253_402_300_799
 """First second of year 0 and last second of year 9999: the range of RFC 3339."""
 
 _USUAL = re.compile(
-    r"(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])T([01]\d|2[0-3]):([0-5]\d):([0-5]\d)(?:\.(\d+))?Z", re.ASCII
+    r"(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])T([01]\d|2[0-3]):([0-5]\d):([0-5]\d)(?:\.(\d+))?Z", re.ASCII
 )
 _DAY_SECONDS = 86_400
 _MONTH_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
@@ -37,6 +40,7 @@ class Instant(NamedTuple):
     nanos: int = 0
 
 
+@text_cache(512)
 def parse(text: str, layout: str = RFC3339) -> Instant:
     """Return the time that *text* specifies in *layout*, one of the two of this module.
 
@@ -45,10 +49,12 @@ def parse(text: str, layout: str = RFC3339) -> Instant:
     match = _USUAL.fullmatch(text)
     if match is not None and (layout is RFC3339 or len(match[7] or "") == 6):
         year, month, day, hour, minute, second = map(int, match.groups()[:6])
-        return Instant(_seconds(year, month, day, hour, minute, second), int((match[7] or "0")[:9].ljust(9, "0")))
+        if day <= 28 or day <= _days_in(year, month):
+            return Instant(_seconds(year, month, day, hour, minute, second), int((match[7] or "0")[:9].ljust(9, "0")))
     return _Parser(text, layout).run()
 
 
+@lru_cache(maxsize=512)
 def render(seconds: int, micros: int | None = None) -> str:
     """Return the RFC 3339 text of *seconds* since 1970 in UTC, with a fraction of six digits where *micros* is set."""
     days, rest = divmod(seconds, _DAY_SECONDS)

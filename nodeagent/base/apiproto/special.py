@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -40,7 +39,6 @@ def write_bytes(value: str | bytes) -> bytes:
     raise TypeError(f"expected base64 text, not {type(value).__name__}")
 
 
-@lru_cache(maxsize=512)
 def _rendered(seconds: int, micros: int | None = None) -> str:
     if not gotime.LEAST_SECONDS <= seconds <= gotime.MOST_SECONDS:
         raise ValueError(f"time out of range: {seconds} seconds")

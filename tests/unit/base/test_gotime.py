@@ -19,6 +19,9 @@ from nodeagent.base.gotime import RFC3339_MICRO, ParseError, parse, render
         ("0000-01-01T00:00:00Z", -62167219200, 0),
         ("0001-01-01T00:00:00+01:00", -62135600400, 0),
         ("2024-02-29T5:04:05,5+02:00", 1709175845, 500_000_000),
+        ("2024-02-29T03:04:05Z", 1709175845, 0),
+        ("2026-11-30T00:00:00.25Z", 1795996800, 250_000_000),
+        ("2026-12-31T23:59:59Z", 1798761599, 0),
     ],
 )
 def test_every_year_is_read_and_written(text: str, seconds: int, nanos: int) -> None:
@@ -35,6 +38,8 @@ def test_every_year_is_read_and_written(text: str, seconds: int, nanos: int) -> 
         ('a"\\', r'parsing time "a\"\\" as'),
         ("zz", 'parsing time "zz" as "2006-01-02T15:04:05Z07:00": cannot parse "zz" as "2006"'),
         ("2023-02-29T00:00:00Z", 'parsing time "2023-02-29T00:00:00Z": day out of range'),
+        ("2026-11-31T00:00:00Z", 'parsing time "2026-11-31T00:00:00Z": day out of range'),
+        ("2026-12-32T00:00:00Z", 'parsing time "2026-12-32T00:00:00Z": day out of range'),
         ("2023-02-01T24:00:00Z", 'parsing time "2023-02-01T24:00:00Z": hour out of range'),
         ("2023-02-01T00:00:00Zx", 'parsing time "2023-02-01T00:00:00Zx": extra text: "x"'),
         ("2023-02-01t00:00:00Z", 'cannot parse "t00:00:00Z" as "T"'),
