@@ -279,7 +279,7 @@ class Requests:
         if response.code in _UNCERTAIN or response.code == 500:
             return
         if response.code == 404:
-            if "/" in key and not key.startswith("/") and all(self._states(key, started)):
+            if not key.startswith("/") and all(self._states(key, started)):
                 self._violations.report(f"{verb} of {key} failed with 404, but it existed")
         elif not (response.code == 409 and verb == "update" and not all(self._states(key, started))):
             self._violations.report(f"{verb} of {key} failed with {response.code}: {response.content}")
