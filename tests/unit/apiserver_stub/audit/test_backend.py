@@ -120,6 +120,15 @@ async def test_full_batch_is_sent_immediately(plugin: str, clock: FakeClock) -> 
     assert it.recorder.sizes == [2, 2, 1]  # shutdown does not wait
 
 
+@pytest.mark.parametrize("plugin", PLUGINS)
+async def test_batch_of_the_last_events_is_sent_once_it_is_full(plugin: str, clock: FakeClock) -> None:
+    async with made(plugin, clock, "mode=batch", "batch-max-size=2", "batch-max-wait=1h") as it:
+        for sizes in ([], [2]):
+            it.backend.submit(event())
+            await clock.advance()
+            assert it.recorder.sizes == sizes
+
+
 @pytest.mark.parametrize("plugin", rows("batch-max-wait"))
 async def test_incomplete_batch_is_sent_after_the_maximum_wait(plugin: str, clock: FakeClock) -> None:
     async with made(plugin, clock, "mode=batch", "batch-max-size=9", "batch-max-wait=5s") as it:

@@ -80,6 +80,19 @@ async def test_names_are_distinguished_after_one_was_allowed(store: Any) -> None
     assert allowed == [True, False, False]
 
 
+async def test_names_of_several_rules_are_allowed(store: Any) -> None:
+    store.role("r", rule("get", "secrets", names="a"), rule("get", "secrets", names="b"))
+    store.role("all", rule("get", "secrets"), namespace="n")
+    store.bind("b", "ClusterRole/r", user_subject("alice"))
+    store.bind("c", "Role/all", user_subject("alice"), namespace="n")
+    authorizer = Rbac(store, Identity())
+
+    requested = [to("get", "secrets", *where) for where in (("m", "a"), ("m", "b"), ("m", "c"), ("n", "c"))]
+    allowed = [(await authorizer.authorize(ALICE, info)).allowed for info in requested]
+
+    assert allowed == [True, True, False, True]
+
+
 async def test_changed_permissions_apply_to_the_next_request(store: Any) -> None:
     authorizer, info = Rbac(store, Identity()), to("get", "pods")
 

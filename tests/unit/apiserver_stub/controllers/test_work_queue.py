@@ -221,3 +221,24 @@ def test_key_that_is_delayed_again_for_the_same_time_is_counted_once(
     for _ in range(2):
         queue.add_after("a", seconds)
     assert (queue.counts.adds, queue.counts.retries) == (adds, retries)
+
+
+@pytest.mark.parametrize(("quiet_seconds", "pause_seconds"), [(16, 2), (16.5, 1)])
+async def test_pauses_of_a_slowed_key_start_again_after_a_quiet_time(
+    clock: FakeClock, quiet_seconds: float, pause_seconds: float
+) -> None:
+    queue, times = WorkQueue[str]("test", clock, first_pause_seconds=1, max_pause_seconds=8), []
+
+    async def process(key: str) -> None:
+        times.append(clock.now())
+
+    queue.slow_down("a")
+    await clock.advance(quiet_seconds)
+    queue.slow_down("a")
+    queue.add("a")
+    start = clock.now()
+    async with running(queue, process):
+        await clock.advance(10)
+
+    (time,) = times
+    assert pause_seconds <= time - start <= pause_seconds * 1.1

@@ -65,6 +65,16 @@ def test_names_of_a_resource_are_derived_from_its_kind_unless_stated() -> None:
     assert Resource("", "v1", "Widget", "widgets").storage == "core/widgets"
 
 
+@pytest.mark.parametrize(
+    ("group", "storage", "hashed", "expected"),
+    [("g", "", "", "g/v1"), ("g", "", "v1beta1", "g/v1beta1"), ("", "", "", "v1"), ("g", "core/as", "", "v1")],
+)
+def test_objects_are_stored_in_the_hashed_version(group: str, storage: str, hashed: str, expected: str) -> None:
+    resource = Resource(group, "v1", "A", "as", storage=storage, hashed_version=hashed)
+
+    assert resource.encoding_version == expected
+
+
 @pytest.mark.parametrize(("priority", "wide", "expected"), [(0, False, 0), (0, True, 1), (2, True, 2), (2, False, 2)])
 def test_wide_columns_have_a_priority(priority: int, wide: bool, expected: int) -> None:
     assert Column("A", str, wide=wide, priority=priority).priority == expected

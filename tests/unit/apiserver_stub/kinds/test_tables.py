@@ -290,3 +290,20 @@ def test_cells_show_the_condition_of_their_kind() -> None:
     for conditions, expected in states:
         found = cells("", "v1", "componentstatuses", "1.36", {"metadata": {}, "conditions": conditions})
         assert [found[name] for name in ("Status", "Message", "Error")] == expected
+
+
+@pytest.mark.parametrize(
+    ("owners", "expected"),
+    [
+        (None, "<none>"),
+        ([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d"}], "<none>"),
+        ([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "controller": True}], "daemonset.apps/d"),
+        ([{"apiVersion": "v1", "kind": "Pod", "name": "p", "controller": True}], "pod/p"),
+    ],
+)
+def test_controller_of_a_revision_is_its_controlling_owner(owners: Any, expected: str) -> None:
+    resource = build_registry(parse([])).find("apps", "v1", "controllerrevisions")
+    assert resource is not None
+    column = next(column for column in resource.columns if column.name == "Controller")
+
+    assert column.cell({"metadata": {"name": "r", **({"ownerReferences": owners} if owners else {})}}) == expected

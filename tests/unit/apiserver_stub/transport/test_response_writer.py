@@ -52,5 +52,5 @@ def test_unusable_audit_id_is_replaced_once(requested: str) -> None:
 
 
 def test_warnings_with_control_characters_are_dropped() -> None:
-    assert truncated_warnings(["a\nb", "", 'é "c"', "c"]) == ['é "c"', "c"]
+    assert truncated_warnings(["a\nb", "", 'é "c"', "a\xa0b", "c"]) == ['é "c"', "a\xa0b", "c"]
     assert warning('a "b" \\') == '299 - "a \\"b\\" \\\\"'

@@ -142,3 +142,15 @@ async def test_client_that_never_reads_is_disconnected(monkeypatch: pytest.Monke
         await socket.send(b"a", text=False)
 
     assert line.closing
+
+
+@pytest.mark.parametrize(
+    ("payload", "returned"), [(b"", CLOSE), (b"\x03\xe9", b"\x88\x02\x03\xe9"), (b"\x03\xe9bye", b"\x88\x02\x03\xe9")]
+)
+async def test_status_of_the_client_is_returned_when_it_closes(payload: bytes, returned: bytes) -> None:
+    socket, line = connected()
+
+    socket.data_received(masked(8, payload))
+
+    assert bytes(line.written) == returned
+    await socket.wait_closed()

@@ -37,6 +37,7 @@ def test_warnings_of_addresses(text: str, warning: str) -> None:
         ("10.0.0.0/8", []),
         ("fd00::/8", []),
         ("x", []),
+        ("10.0.0.0/33", []),
         (
             "10.1.2.3/8",
             ['f: CIDR value "10.1.2.3/8" is ambiguous in this context (should be "10.0.0.0/8" or "10.1.2.3/32"?)'],

@@ -232,6 +232,11 @@ VALUES = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecut
         ({"dnsConfig": {"nameservers": ["010.0.0.1"]}}, 36, "Invalid spec.dnsConfig.nameservers[0]"),
         ({"dnsConfig": {"nameservers": ["::ffff:10.0.0.1"]}}, 36, "Invalid spec.dnsConfig.nameservers[0]"),
         ({"hostAliases": [{"ip": "010.0.0.1"}]}, 36, "Invalid spec.hostAliases[0].ip"),
+        (
+            with_container(securityContext={"procMount": "Unmasked"}),
+            30,
+            "Invalid spec.containers[0].securityContext.procMount",
+        ),
     ],
 )
 def test_stricter_rules_apply_from_their_release(spec: dict[str, Any], first: int, expected: str) -> None:
@@ -275,3 +280,22 @@ def test_windows_pods_reject_the_security_fields_of_linux() -> None:
 
     assert {f"Forbidden spec.securityContext.{name}" for name in context} <= set(rejected)
     assert "Forbidden spec.containers[0].securityContext.appArmorProfile" in rejected
+
+
+@pytest.mark.parametrize(
+    ("release", "text"), [("1.33", "when `pod.Spec.HostUsers` is false"), ("1.34", "when `hostUsers` is false")]
+)
+def test_host_namespaces_of_a_user_namespace_are_reported_by_release(release: str, text: str) -> None:
+    messages = [cause.message for cause in causes_of(release, {"hostUsers": False, "hostPID": True})]
+
+    assert messages == [f"Forbidden: {text}"]
+
+
+@pytest.mark.parametrize(("release", "expected"), [("1.30", ["Duplicate"]), ("1.31", [])])
+def test_requests_of_one_claim_are_distinguished_by_release(release: str, expected: list[str]) -> None:
+    claims = [{"name": "gpu", "request": name} for name in ("a", "b")]
+    reference = {"resourceClaimName": "x"}
+    claim = {"name": "gpu", **(reference if release == "1.31" else {"source": reference})}
+    spec = {"resourceClaims": [claim], **with_container(resources={"claims": claims})}
+
+    assert [each.partition(" ")[0] for each in found(causes_of(release, spec))] == expected

@@ -111,6 +111,16 @@ _TWO = {"clusterIPs": ["10.0.0.1", "fd00::1"], "ipFamilies": ["IPv4", "IPv6"], "
         ({}, {}, []),
         ({}, {"clusterIP": "10.0.0.2", "clusterIPs": ["10.0.0.2"]}, ["Invalid spec.clusterIPs[0]"]),
         ({}, {"clusterIP": "None", "clusterIPs": ["None"]}, ["Invalid spec.clusterIPs[0]"]),
+        (
+            {},
+            {"clusterIP": "None", "clusterIPs": ["None"], "ipFamilies": ["IPv6"]},
+            ["Invalid spec.clusterIPs[0]"],
+        ),
+        (
+            {"clusterIP": "None", "clusterIPs": ["None"], "ipFamilies": ["IPv6"]},
+            {},
+            ["Invalid spec.clusterIPs[0]"],
+        ),
         ({}, _TWO, []),
         (_TWO, {}, []),
         (_TWO, {"ipFamilyPolicy": "PreferDualStack"}, ["Invalid spec.ipFamilyPolicy", "Invalid spec.ipFamilyPolicy"]),

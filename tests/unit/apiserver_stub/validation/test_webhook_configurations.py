@@ -91,6 +91,13 @@ def test_errors_of_a_webhook_are_those_of_upstream(change: dict[str, Any], error
     assert found({**HOOK, **change}, mutating=True) == [(reason, f"webhooks[0].{field}") for reason, field in errors]
 
 
+@pytest.mark.parametrize(("count", "errors"), [(64, []), (65, [("TooMany", "webhooks[0].matchConditions")])])
+def test_number_of_match_conditions_is_limited(count: int, errors: list[tuple[str, str]]) -> None:
+    conditions = [{"name": f"c{number}", "expression": "true"} for number in range(count)]
+
+    assert found({**HOOK, "matchConditions": conditions}) == errors
+
+
 def test_webhook_names_must_be_unique() -> None:
     assert found(HOOK, HOOK) == [("Duplicate", "webhooks[1].name")]
 

@@ -293,3 +293,17 @@ async def test_rejected_attachment_is_created_again_unless_it_exists(
         await clock.advance(20)
         await rest(store)
         assert (len(attachments(store)) == 1) is retried
+
+
+@pytest.mark.parametrize("name", ["csi-" + "0" * 64, "other"])
+async def test_attachment_of_another_owner_outlives_its_volume(
+    store: MeteredStore, clock: FakeClock, name: str
+) -> None:
+    spec = {"attacher": "d.example", "nodeName": "a", "source": {"persistentVolumeName": "deleted"}}
+    store.put(ATTACHMENTS, {"metadata": {"name": name, "uid": name}, "spec": spec})
+    store.put(NODES, node())
+    controller = Controller(store, clock)
+    async with controller.running:
+        await controller.settle()
+
+    assert bool(attachments(store)) is (name == "other")

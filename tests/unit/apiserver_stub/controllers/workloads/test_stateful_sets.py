@@ -567,3 +567,14 @@ async def test_rollback_reuses_the_revision_with_a_higher_number(store: MeteredS
     assert len(numbers) == 2
     assert numbers[first["metadata"]["name"]] == 3
     assert status["currentRevision"] == status["updateRevision"] == first["metadata"]["name"]
+
+
+@pytest.mark.parametrize("annotations", [{"a": "b"}, {}])
+async def test_revision_has_the_annotations_of_its_owner(store: MeteredStore, annotations: Object) -> None:
+    created = stateful_set(1)
+    created["metadata"]["annotations"] = annotations
+    async with cluster(store, FakeClock()) as found:
+        await found.create("statefulsets", created, "apps")
+        (revision,) = found.list(REVISIONS)
+
+    assert (revision["metadata"].get("annotations") or {}) == annotations
