@@ -30,18 +30,22 @@ def _round(seed: object, number: int) -> list[Step]:
     """Return the steps of one round, which do not depend on those of other rounds."""
     chance = random.Random(f"{seed}/steps/{number}")
     kinds = list(_KINDS)
-    faulty = chance.random() < 0.9
+    faulty = _happens(chance, 0.9)
     weights = [_KINDS[kind][0] if faulty or kind in _ORDINARY else 0.0 for kind in kinds]
     rate = _RATE * chance.choice((0.2, 1.0, 1.0, 2.0))
     end = (number + 1) * ROUND_SECONDS - CALM_SECONDS
     steps: list[Step] = []
     at = number * ROUND_SECONDS + _FIRST_SECONDS
     while True:
-        at += chance.random() * 0.02 if chance.random() < _CONCURRENT else chance.expovariate(rate)
+        at += chance.random() * 0.02 if _happens(chance, _CONCURRENT) else chance.expovariate(rate)
         if at >= end:
             return steps
         (kind,) = chance.choices(kinds, weights)
         steps.append(Step(round(at, 3), kind, _KINDS[kind][1](chance)))
+
+
+def _happens(chance: random.Random, probability: float) -> bool:
+    return chance.random() < probability
 
 
 # --- arguments ------------------------------------------------------------------------------------------------
@@ -56,17 +60,17 @@ def _create(chance: random.Random) -> dict[str, Any]:
         **_object(chance),
         "value": chance.randrange(1000),
         "size": chance.choice((1, 1, 1, 500, 20000)),
-        "finalizer": chance.random() < 0.2,
-        "dry_run": chance.random() < 0.05,
+        "finalizer": _happens(chance, 0.2),
+        "dry_run": _happens(chance, 0.05),
     }
 
 
 def _dependent(chance: random.Random) -> dict[str, Any]:
-    return {**_object(chance), "number": chance.randrange(6), "block": chance.random() < 0.5}
+    return {**_object(chance), "number": chance.randrange(6), "block": _happens(chance, 0.5)}
 
 
 def _update(chance: random.Random) -> dict[str, Any]:
-    return {**_object(chance), "value": chance.randrange(1000), "versioned": chance.random() < 0.7}
+    return {**_object(chance), "value": chance.randrange(1000), "versioned": _happens(chance, 0.7)}
 
 
 def _contend(chance: random.Random) -> dict[str, Any]:
@@ -90,7 +94,7 @@ def _list(chance: random.Random) -> dict[str, Any]:
 
 
 def _namespace(chance: random.Random) -> dict[str, Any]:
-    return {"namespace": chance.choice(NAMESPACES[1:]), "quota": chance.random() < 0.4}
+    return {"namespace": chance.choice(NAMESPACES[1:]), "quota": _happens(chance, 0.4)}
 
 
 def _workload(chance: random.Random) -> dict[str, Any]:
@@ -102,14 +106,14 @@ def _workload(chance: random.Random) -> dict[str, Any]:
 
 
 def _job(chance: random.Random) -> dict[str, Any]:
-    return {**_workload(chance), "fails": chance.random() < 0.3}
+    return {**_workload(chance), "fails": _happens(chance, 0.3)}
 
 
 def _cron_job(chance: random.Random) -> dict[str, Any]:
     return {
         "namespace": chance.choice(NAMESPACES),
         "policy": chance.choice(("Allow", "Forbid", "Replace")),
-        "suspend": chance.random() < 0.2,
+        "suspend": _happens(chance, 0.2),
     }
 
 
@@ -118,7 +122,7 @@ def _volume(chance: random.Random) -> dict[str, Any]:
 
 
 def _claim(chance: random.Random) -> dict[str, Any]:
-    volume = chance.randrange(3) if chance.random() < 0.3 else None
+    volume = chance.randrange(3) if _happens(chance, 0.3) else None
     return {**_claim_pod(chance), "volume": volume}
 
 
@@ -127,7 +131,7 @@ def _claim_pod(chance: random.Random) -> dict[str, Any]:
 
 
 def _apply(chance: random.Random) -> dict[str, Any]:
-    values = {"value": chance.randrange(1000), "manager": chance.randrange(4), "force": chance.random() < 0.5}
+    values = {"value": chance.randrange(1000), "manager": chance.randrange(4), "force": _happens(chance, 0.5)}
     return {**_object(chance), **values}
 
 
@@ -151,14 +155,14 @@ def _service(chance: random.Random) -> dict[str, Any]:
 
 def _webhook(chance: random.Random) -> dict[str, Any]:
     match = chance.choice(("selector", "condition", "condition", "all", INVALID))
-    service = chance.random() < 0.3
+    service = _happens(chance, 0.3)
     return {
         "webhook": chance.choice(NAMES),
         "policy": chance.choice(("Fail", "Ignore")),
         "timeout": chance.choice((1, 3, 10, 30)),
         "match": match,
-        "deletes": chance.random() < 0.5 and match != INVALID and not service,  # It would delay namespaces forever.
-        "again": chance.random() < 0.5,
+        "deletes": _happens(chance, 0.5) and match != INVALID and not service,  # It would delay namespaces forever.
+        "again": _happens(chance, 0.5),
         "service": service,
     }
 
@@ -207,7 +211,7 @@ def _conversion(chance: random.Random) -> dict[str, Any]:
 
 
 def _delete_webhook(chance: random.Random) -> dict[str, Any]:
-    return {"webhook": chance.choice(NAMES), "service": chance.random() < 0.2}
+    return {"webhook": chance.choice(NAMES), "service": _happens(chance, 0.2)}
 
 
 def _behavior(chance: random.Random) -> dict[str, Any]:
@@ -222,13 +226,13 @@ def _write_reviewed(chance: random.Random) -> dict[str, Any]:
     return {
         **_reviewed(chance),
         "method": chance.choice(("POST", "POST", "PUT", "PATCH", "APPLY")),
-        "webhooks": [name for name in NAMES if chance.random() < 0.5],
-        "dry_run": chance.random() < 0.1,
+        "webhooks": [name for name in NAMES if _happens(chance, 0.5)],
+        "dry_run": _happens(chance, 0.1),
     }
 
 
 def _flood(chance: random.Random) -> dict[str, Any]:
-    return {"count": chance.choice((30, 100)), "writes": chance.random() < 0.5}
+    return {"count": chance.choice((30, 100)), "writes": _happens(chance, 0.5)}
 
 
 def _watch(chance: random.Random) -> dict[str, Any]:
@@ -240,7 +244,7 @@ def _crash(chance: random.Random) -> dict[str, Any]:
 
 
 def _crash_in_write(chance: random.Random) -> dict[str, Any]:
-    return {"after": 1 + int(chance.expovariate(1 / 5)), "tears": chance.random() < 0.6}
+    return {"after": 1 + int(chance.expovariate(1 / 5)), "tears": _happens(chance, 0.6)}
 
 
 def _seconds(chance: random.Random) -> dict[str, Any]:
