@@ -68,7 +68,7 @@ class Steps(Harness):
         return self.put()
 
     def wait(self, seconds: float) -> None:
-        """Let each request take some time."""
+        """Add some time to each request."""
 
         def during() -> None:
             self.stored.now += seconds

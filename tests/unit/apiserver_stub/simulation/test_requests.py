@@ -513,7 +513,7 @@ def test_deletion_with_a_wrong_precondition_is_a_violation(harness: Harness) -> 
     assert found == "delete of ns/a with the UID of another object succeeded"
 
 
-def test_deletion_with_a_wrong_precondition_is_no_request(harness: Harness) -> None:
+def test_wrong_precondition_requests_no_deletion(harness: Harness) -> None:
     harness.run(harness.remove("wrong"), harness.write(), failure(409))
     harness.stored.delete(CONFIG_MAPS, KEY)
 
