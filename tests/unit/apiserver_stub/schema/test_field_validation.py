@@ -231,3 +231,24 @@ def test_null_values_of_maps_are_zero() -> None:
 
     assert (found["spec"]["nodeSelector"], unknown) == ({"a": ""}, [])
     assert found["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "0"}
+
+
+@pytest.mark.parametrize(
+    ("value", "valid"),
+    [
+        (-(1 << 31), True),
+        (-(1 << 31) - 1, False),
+        ((1 << 31) - 1, True),
+        (1 << 31, False),
+        ("1 << 31", True),
+        (True, False),
+        (1.5, False),
+    ],
+)
+def test_number_or_text_has_the_range_of_int32(value: Any, valid: bool) -> None:
+    obj = {"spec": {"ports": [{"port": 1, "targetPort": value}]}}
+    if valid:
+        checked(obj, POD, "Service")
+    else:
+        with pytest.raises(SchemaMismatch):
+            checked(obj, POD, "Service")

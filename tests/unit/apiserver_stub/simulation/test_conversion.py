@@ -20,8 +20,10 @@ V1, V2 = "simulated.test/v1", "simulated.test/v2"
 class Requests:
     def __init__(self) -> None:
         self.responses: list[Response] = []
+        self.sent: list[tuple[Any, ...]] = []
 
-    async def send(self, *_request: Any) -> Response:
+    async def send(self, *request: Any) -> Response:
+        self.sent.append(request)
         return self.responses.pop(0)
 
 
@@ -104,3 +106,42 @@ def test_failed_conversion_is_a_violation_if_the_webhook_responds(
     harness.respond(500, {"message": "conversion webhook for simulated.test/v1, Kind=Gadget failed"})
 
     assert ("although the webhook responds" in harness.read()) is fails
+
+
+@pytest.mark.parametrize("storage", ["v1", "v2"])
+@pytest.mark.parametrize("exists", [True, False])
+def test_definition_that_exists_changes_its_storage_version(harness: Harness, storage: str, exists: bool) -> None:
+    harness.respond(409 if exists else 201, {})
+    harness.respond(200, {})
+    asyncio.run(harness.conversion.apply_gadget_kind(storage))
+
+    sent = harness.requests.sent
+    assert [each[0] for each in sent] == (["POST", "PATCH"] if exists else ["POST"])
+    versions = sent[-1][2]["spec"]["versions"]
+    assert [each["name"] for each in versions if each["storage"]] == [storage]
+    assert len(versions) == 2
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_gadget_that_exists_changes_its_value(harness: Harness, exists: bool) -> None:
+    if exists:
+        harness.respond(409, {})
+    harness.respond(200, gadget(V2, second=8))
+    asyncio.run(harness.conversion.write_gadget("ns", 1, "v2", 8))
+
+    assert [each[0] for each in harness.requests.sent] == (["POST", "PATCH"] if exists else ["POST"])
+    assert harness.requests.sent[-1][2]["spec"] == {"second": 8}
+    assert harness.stored.violation == ""
+
+
+@pytest.mark.parametrize("code", [404, 503])
+def test_content_of_a_failed_request_is_not_verified(harness: Harness, code: int) -> None:
+    for step in (
+        lambda: harness.conversion.read_gadget("ns", 0, "v2"),
+        lambda: harness.conversion.list_gadgets("ns", "v2"),
+        lambda: harness.conversion.write_gadget("ns", 1, "v2", 8),
+    ):
+        harness.respond(code, {"message": "unavailable"})
+        asyncio.run(step())
+
+    assert harness.stored.violation == ""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
-from apiserver_stub.simulation.reflector import COLOR, Reflector
+from apiserver_stub.simulation.client import Lost, Response
+from apiserver_stub.simulation.network import ServerLoop
+from apiserver_stub.simulation.reflector import COLOR, Reflector, verify_list
 from tests.unit.apiserver_stub.simulation.stored import Stored
 
 MAPS = "core/configmaps"
@@ -143,3 +148,164 @@ def test_copy_must_be_complete() -> None:
         harness.reflector.verify_complete()
         assert expected in harness.violation, color
         assert bool(harness.violation) is bool(expected), color
+
+
+# --- lists and watches
+
+
+class Exchange:
+    """A watch: it ends when :attr:`done` has a result."""
+
+    def __init__(self, loop: ServerLoop, path: str, receive: Callable[[bytes], None]) -> None:
+        self.done, self.path, self.receive = loop.create_future(), path, receive
+        self.code, self.closed, self.resumed = 200, False, 0
+        self.connection = SimpleNamespace(client_reads=True, resume_client=self._resume)
+
+    def _resume(self) -> None:
+        self.resumed += 1
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Watching(Harness):
+    """A running reflector, whose lists and watches the test completes."""
+
+    def __init__(self, loop: ServerLoop) -> None:
+        super().__init__()
+        self.loop, self.lists, self.watches, self.failures = loop, 0, list[Exchange](), list[Response | Lost]()
+        self.reflector._client = self  # type: ignore[assignment]
+        self.task = loop.create_task(self.reflector.run())
+
+    async def request(self, _method: str, _path: str) -> Response:
+        self.lists += 1
+        if self.failures:
+            failure = self.failures.pop(0)
+            if isinstance(failure, Lost):
+                raise failure
+            return failure
+        state = self.store.invariants.history.current.get(MAPS, {})
+        items = [each.object() for key, each in state.items() if key.startswith("n/")]
+        content = {"metadata": {"resourceVersion": str(self.store.revision)}, "items": items}
+        return Response(200, {}, msgspec.json.encode(content))
+
+    def stream(self, path: str, receive: Callable[[bytes], None]) -> Exchange:
+        self.watches.append(Exchange(self.loop, path, receive))
+        return self.watches[-1]
+
+    def wait(self, seconds: float = 3.0) -> None:
+        self.loop.run_until_complete(asyncio.sleep(seconds))
+
+    def end(self, code: int = 200) -> None:
+        self.watches[-1].code = code
+        self.watches[-1].done.set_result(None)
+        self.wait()
+
+
+@pytest.fixture
+def watching() -> Iterator[Watching]:
+    loop = ServerLoop(1)
+    asyncio.set_event_loop(loop)
+    found = Watching(loop)
+    found.put("a")
+    yield found
+    found.task.cancel()
+    found.wait()
+    asyncio.set_event_loop(None)
+    loop.close()
+
+
+def test_watch_starts_at_the_version_of_the_list(watching: Watching) -> None:
+    watching.wait()
+
+    (watch,) = watching.watches
+    assert "&watch=1&resourceVersion=1&allowWatchBookmarks=true&timeoutSeconds=400" in watch.path
+    assert (watching.lists, watching.reflector.lists, watching.reflector.copy) == (1, 1, {"n/a": 1})
+    assert watching.violation == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "lists"), [(200, 0, 1), (410, 0, 2), (200, 410, 2), (500, 0, 1), (200, 500, 1)]
+)
+def test_collection_is_listed_again_only_after_the_version_expired(
+    watching: Watching, code: int, error: int, lists: int
+) -> None:
+    watching.wait()
+    if error:
+        watching.watches[-1].receive(msgspec.json.encode({"type": "ERROR", "object": {"code": error}}) + b"\n")
+    watching.end(code)
+    assert (watching.lists, len(watching.watches), watching.watches[0].closed) == (lists, 2, True)
+
+    watching.end()
+    assert (watching.lists, len(watching.watches)) == (lists, 3)
+
+
+def test_next_watch_starts_after_the_last_event(watching: Watching) -> None:
+    watching.wait()
+    watching.put("b")
+    line = msgspec.json.encode(
+        {"type": "ADDED", "object": watching.store.invariants.history.current[MAPS]["n/b"].object()}
+    )
+    for piece in (line[:9], line[9:] + b"\n", line[:5]):
+        watching.watches[-1].receive(piece)
+    watching.end()
+
+    assert "resourceVersion=2&" in watching.watches[-1].path
+    assert (watching.violation, watching.reflector.copy, watching.reflector.events) == ("", {"n/a": 1, "n/b": 2}, 1)
+
+
+@pytest.mark.parametrize("failure", [Lost("timeout"), Response(503, {}, b"{}")])
+def test_failed_list_is_repeated(watching: Watching, failure: Response | Lost) -> None:
+    watching.failures.append(failure)
+    watching.wait()
+
+    assert (watching.lists, len(watching.watches)) == (2, 1)
+
+
+def test_watch_that_does_not_end_is_closed(watching: Watching) -> None:
+    watching.wait()
+    watching.wait(420.0)
+    assert len(watching.watches) == 1
+
+    watching.wait(20.0)
+
+    assert (len(watching.watches), watching.watches[0].closed, watching.lists) == (2, True, 1)
+
+
+def test_paused_watch_is_not_read_until_resumed(watching: Watching) -> None:
+    watching.reflector.pause()
+    watching.reflector.resume()
+    watching.wait()
+    watching.reflector.pause()
+    (watch,) = watching.watches
+    assert not watch.connection.client_reads
+
+    watching.reflector.resume()
+    assert watch.resumed == 1
+
+
+def test_list_that_is_not_a_snapshot_is_a_violation() -> None:
+    def verify(revision: int, *items: tuple[str, int], started: int = 2, color: str = "") -> str:
+        harness = Harness()
+        harness.put("a", "red")
+        harness.put("b")
+        harness.put("c", namespace="other")
+        harness.put("b")
+        content = {
+            "metadata": {"resourceVersion": str(revision)},
+            "items": [
+                {"metadata": {"namespace": "n", "name": name, "resourceVersion": str(version)}}
+                for name, version in items
+            ],
+        }
+        history, violations = harness.store.invariants.history, harness.store.violations
+        verify_list(history, violations, "/path", MAPS, "n/", content, started, color)
+        return harness.violation
+
+    assert verify(4, ("a", 1), ("b", 4)) == verify(3, ("a", 1), ("b", 2)) == verify(2, ("a", 1), ("b", 2)) == ""
+    assert verify(4, ("a", 1), color="red") == ""
+    assert verify(5) == "list of /path at 5, but the store was between 2 and 4"
+    assert verify(2, started=3) == "list of /path at 2, but the store was between 3 and 4"
+    assert verify(4, ("a", 1), ("b", 4), ("a", 1)) == "list of /path contains n/a twice"
+    assert verify(4, ("a", 1), ("b", 2)) == "list of /path at 4 is not a snapshot: n/b"
+    assert verify(4, ("b", 4)) == "list of /path at 4 is not a snapshot: n/a"

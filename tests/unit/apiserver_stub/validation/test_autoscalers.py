@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from apiserver_stub.validation.autoscalers import validate_autoscaler, validate_autoscaler_status
+from nodeagent.base.release import Release
 
 TARGET = {"kind": "Deployment", "name": "web"}
 SPEC: dict[str, Any] = {"minReplicas": 1, "maxReplicas": 3, "scaleTargetRef": TARGET}
@@ -45,6 +46,17 @@ def test_replicas_and_target_are_checked(change: dict[str, Any], errors: list[tu
 )
 def test_scaling_to_zero_needs_a_metric_that_no_pod_provides(metrics: list[Any], errors: list[tuple[str, str]]) -> None:
     assert found({"minReplicas": 0, "metrics": metrics}, scales_to_zero=True) == errors
+
+
+@pytest.mark.parametrize(
+    ("minor", "detail"), [(35, "must be greater than 0"), (36, "must be greater than or equal to 1")]
+)
+def test_negative_maximum_is_reported_by_release(minor: int, detail: str) -> None:
+    autoscaler = {"spec": {**SPEC, "minReplicas": None, "maxReplicas": -1}}
+    autoscaler["spec"]["scaleTargetRef"] = {**TARGET, "apiVersion": "apps/v1"}
+    causes = validate_autoscaler(autoscaler, "kubernetes.io", scales_to_zero=False, release=Release(1, minor))
+
+    assert [cause.message for cause in causes] == [f"Invalid value: -1: {detail}"]
 
 
 def resource(**target: Any) -> dict[str, Any]:

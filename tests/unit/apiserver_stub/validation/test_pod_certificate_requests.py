@@ -80,3 +80,16 @@ def test_certificate_request_must_be_signed() -> None:
 
     assert problems(stubPKCS10Request=request) == []
     assert problems(stubPKCS10Request=forged) == ["spec.stubPKCS10Request: Invalid value: invalid signature"]
+
+
+@pytest.mark.parametrize(
+    ("size", "detail"),
+    [(10 << 10, "must be a valid PKIX-serialized public key"), ((10 << 10) + 1, "Too long: may not be more")],
+)
+def test_size_of_keys_is_limited(size: int, detail: str) -> None:
+    for changes in ({"pkixPublicKey": b"x" * size, "proofOfPossession": b"x"}, {"stubPKCS10Request": b"x" * size}):
+        (problem,) = problems(**changes)
+        expected = "must be a valid PKCS#10 CSR" if size == 10 << 10 and "stubPKCS10Request" in changes else detail
+        assert expected in problem
+    (problem,) = problems(pkixPublicKey=b"x", proofOfPossession=b"x" * size)
+    assert ("spec.proofOfPossession: Too long" in problem) is (size > 10 << 10)

@@ -299,3 +299,22 @@ def test_requests_of_one_claim_are_distinguished_by_release(release: str, expect
     spec = {"resourceClaims": [claim], **with_container(resources={"claims": claims})}
 
     assert [each.partition(" ")[0] for each in found(causes_of(release, spec))] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("bundle", []),
+        ("example.com:signer:bundle", []),
+        ("example.com:signer:-", ["Invalid"]),
+        ("", ["Required", "Invalid"]),
+    ],
+)
+def test_name_of_a_trust_bundle_starts_with_its_signer(name: str, expected: list[str]) -> None:
+    sources = [{"clusterTrustBundle": {"name": name, "path": "ca.pem"}}]
+    causes = causes_of(
+        "1.36", {"volumes": [{"name": "v", "projected": {"sources": sources}}]}, {"ClusterTrustBundle": True}
+    )
+
+    field = "spec.volumes[0].projected.sources[0].clusterTrustBundle.name"
+    assert found(causes) == [f"{reason} {field}" for reason in expected]

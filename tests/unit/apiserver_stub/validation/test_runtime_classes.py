@@ -28,6 +28,8 @@ _TOLERATION = {"key": "a", "operator": "Exists"}
         ({"scheduling": {"nodeSelector": {"-": ""}}}, ["scheduling.nodeSelector"]),
         ({"scheduling": {"tolerations": [{}]}}, ["scheduling.tolerations.tolerations[0].operator"]),
         ({"scheduling": {"tolerations": [_TOLERATION, _TOLERATION]}}, ["scheduling.tolerations[1]"]),
+        ({"scheduling": {"tolerations": [_TOLERATION, {**_TOLERATION, "key": "b"}]}}, []),
+        ({"scheduling": {"tolerations": [_TOLERATION, {**_TOLERATION, "value": ""}]}}, ["scheduling.tolerations[1]"]),
     ],
 )
 def test_runtime_class_is_validated(changes: Any, fields: list[str]) -> None:

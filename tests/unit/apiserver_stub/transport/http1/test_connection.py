@@ -419,3 +419,57 @@ async def test_trailers_and_chunk_extensions_are_limited(trailers: bytes) -> Non
         client.writer.write(CHUNKED + b"1\r\na\r\n" + last + trailers)
         assert (await client.head())[0] == "HTTP/1.1 400 Bad Request"
     assert len(results) == 1
+
+
+class Line(asyncio.Transport):
+    """Transport that records whether the client may send."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written, self.paused = b"", False
+
+    def write(self, data: Any) -> None:
+        self.written += bytes(data)
+
+    def writelines(self, pieces: Any) -> None:
+        self.write(b"".join(pieces))
+
+    def is_closing(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None:
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        self.paused = False
+
+    def close(self) -> None:
+        pass
+
+
+async def test_client_with_too_many_waiting_requests_is_paused_until_they_are_handled() -> None:
+    go = asyncio.Event()
+
+    async def handle(http: HttpRequest) -> None:
+        await go.wait()
+        await ok(http)
+
+    server, line = create_server(handle), Line()
+    connection = Connection(server, "192.0.2.1", lambda: None, ThrottledConnectionLog(), idle_seconds=90)
+    connection.connection_made(line)
+    size = (256 << 10) // 16
+    request = GET.replace(b"\r\n\r\n", b"\r\nX-A: ") + b"a" * (size - len(GET) - 7) + b"\r\n\r\n"
+    assert len(request) == size
+    connection.data_received(request)
+    for _ in range(17):
+        assert not line.paused
+        connection.data_received(request)
+    assert line.paused
+
+    go.set()
+    while line.paused:
+        await asyncio.sleep(0)
+    while line.written.count(b"200 OK") < 18:
+        await asyncio.sleep(0)
+    connection.connection_lost(None)
+    await server.shutdown(1)

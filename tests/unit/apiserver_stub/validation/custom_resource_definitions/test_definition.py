@@ -44,6 +44,17 @@ def of_field(schema: dict[str, Any]) -> dict[str, Any]:
     return of_spec({"type": "object", "properties": {"a": schema}})
 
 
+def test_versions_must_have_different_names() -> None:
+    version = definition()["spec"]["versions"][0]
+    found = definition(versions=[version, {**version, "storage": False}])
+    go = "apiextensions.CustomResourceDefinitionVersion"
+    shown = f'[]{go}{{{go}{{Name:"v1"}}, {go}{{Name:"v1"}}}}'
+
+    assert errors(validate_definition(found)) == [
+        f"spec.versions: Invalid value: {shown}: must contain unique version names"
+    ]
+
+
 ITEM = {"type": "object", "required": ["k"], "properties": {"k": {"type": "string"}}}
 KEYED = {"type": "array", "x-kubernetes-list-type": "map"}
 
