@@ -196,7 +196,7 @@ def test_error_at_stop_is_a_failure(harness: Harness) -> None:
     assert harness.server.failure is harness.stop_error
 
 
-def test_crash_during_a_stop_that_fails_is_no_failure_of_the_server(harness: Harness) -> None:
+def test_crash_during_a_stop_hides_its_error(harness: Harness) -> None:
     harness.stop_error = KeyError("x")
     harness.server.start()
     harness.wait()

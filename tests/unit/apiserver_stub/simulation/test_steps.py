@@ -59,7 +59,7 @@ def test_long_simulations_do_not_restart_the_server() -> None:
     assert {"fill_disk", "jump_clock"} <= long
 
 
-def test_webhooks_that_cannot_be_evaluated_or_reached_do_not_review_deletions(steps: list[Step]) -> None:
+def test_invalid_or_unreachable_webhooks_do_not_review_deletions(steps: list[Step]) -> None:
     found = [step.arguments for step in steps if step.kind == "apply_webhook"]
 
     assert not any(each["deletes"] for each in found if each["match"] == INVALID or each["service"])

@@ -447,7 +447,7 @@ class Line(asyncio.Transport):
         pass
 
 
-async def test_client_with_too_many_waiting_requests_is_paused_until_they_are_handled() -> None:
+async def test_client_with_too_many_waiting_requests_is_paused() -> None:
     go = asyncio.Event()
 
     async def handle(http: HttpRequest) -> None:
