@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pytest
 
-from apiserver_stub.simulation.autoscaling import NAME, Autoscaling
+from apiserver_stub.simulation.autoscaling import NAME, Autoscaling, AutoscalingRequests
+from apiserver_stub.simulation.client import Response
 from apiserver_stub.simulation.collections import AUTOSCALERS, DEPLOYMENTS, PODS
 from apiserver_stub.simulation.network import ServerLoop
 from apiserver_stub.simulation.services import Call
@@ -119,3 +121,166 @@ def test_node_without_statistics_does_not_respond(harness: Harness) -> None:
 
     harness.autoscaling.set_metrics("refuse")
     assert not harness.autoscaling.accepts()
+
+
+@pytest.mark.parametrize(
+    ("load", "limits", "replicas", "deviates"),
+    [
+        (109, (1, 5), 1, False),
+        (111, (1, 5), 1, True),
+        (270, (1, 5), 3, False),
+        (219, (1, 5), 2, False),
+        (219, (3, 5), 2, True),
+        (219, (2, 5), 2, False),
+        (440, (1, 3), 4, True),
+        (440, (1, 4), 4, False),
+        (0, (1, 5), 0, True),
+    ],
+)
+def test_deviation_within_limits_and_tolerance_is_permitted(
+    harness: Harness, load: int, limits: tuple[int, int], replicas: int, deviates: bool
+) -> None:
+    harness.limit(*limits)
+    harness.load(load, 0.0)
+    harness.scale(replicas)
+
+    assert bool(harness.autoscaling.deviation()) is deviates
+
+
+def test_deviation_needs_the_autoscaler_and_its_deployment(harness: Harness) -> None:
+    harness.load(400, 0.0)
+    harness.scale(1)
+    assert harness.autoscaling.deviation() == ""
+    harness.stored.delete(DEPLOYMENTS, KEY)
+    harness.limit(1, 5)
+    assert harness.autoscaling.deviation() == ""
+
+
+@pytest.mark.parametrize("change", ["created", "limits", "status", "recreated"])
+def test_change_of_the_autoscaler_takes_some_time(harness: Harness, change: str) -> None:
+    if change != "created":
+        harness.limit(2, 4)
+    harness.scale(3)
+    harness.stored.now = 1000.0
+    if change == "recreated":
+        harness.stored.delete(AUTOSCALERS, KEY)
+    if change == "status":
+        spec = {"minReplicas": 2, "maxReplicas": 4}
+        harness.stored.put(AUTOSCALERS, KEY, spec=spec, status={"currentReplicas": 3})
+    else:
+        harness.limit(2, 3 if change == "limits" else 4)
+
+    assert bool(harness.scale(1, 1399.0)) is (change == "status")
+    assert harness.scale(5, 1400.0)
+
+
+@pytest.mark.parametrize(("at", "reported"), [(1400.0, False), (1400.5, True)])
+def test_metrics_must_be_healthy_for_some_time(harness: Harness, at: float, reported: bool) -> None:
+    harness.limit(1, 5)
+    harness.load(400, 0.0)
+    harness.scale(4)
+    harness.autoscaling.set_metrics("hang")
+    harness.stored.now = 1000.0
+    harness.autoscaling.set_metrics("healthy")
+    harness.stored.now = 1200.0
+    harness.autoscaling.set_metrics("healthy")
+
+    assert bool(harness.scale(3, at)) is reported
+
+
+@pytest.mark.parametrize(("seconds", "reported"), [(60.0, True), (59.0, False)])
+def test_short_load_is_not_seen_by_the_controller(harness: Harness, seconds: float, reported: bool) -> None:
+    harness.limit(1, 5)
+    harness.load(100, 0.0)
+    harness.scale(4)
+    harness.load(400, 1000.0)
+    harness.load(100, 1000.0 + seconds)
+
+    assert bool(harness.scale(1, 1100.0)) is reported
+
+
+def test_other_deployments_and_creations_are_not_verified(harness: Harness) -> None:
+    harness.limit(2, 4)
+    harness.stored.now = 1000.0
+    harness.stored.put(DEPLOYMENTS, KEY, spec={"replicas": 9})
+    for replicas in (9, 8):
+        harness.stored.put(DEPLOYMENTS, "default/other", spec={"replicas": replicas})
+    harness.stored.put(PODS, KEY, spec={"replicas": 1})
+
+    assert harness.stored.violation == ""
+
+
+def test_status_of_a_deployment_outside_of_the_limits_may_change(harness: Harness) -> None:
+    harness.limit(2, 4)
+    harness.scale(9)
+    harness.stored.now = 1000.0
+    harness.stored.put(DEPLOYMENTS, KEY, spec={"replicas": 9}, status={"replicas": 9})
+
+    assert harness.stored.violation == ""
+
+
+def test_load_is_not_reported_for_pods_that_do_not_run(harness: Harness) -> None:
+    labels = {"labels": {"work": NAME}}
+    harness.stored.put(PODS, "default/a", {**labels, "deletionTimestamp": "x"}, status={"phase": "Running"})
+    harness.stored.put(PODS, "default/b", {"labels": {"work": "other"}}, status={"phase": "Running"})
+    harness.stored.put(PODS, "default/c", {"labels": None}, status={"phase": "Running"})
+    harness.stored.put(PODS, "default/d", labels)
+
+    assert harness.statistics() == {"pods": []}
+
+
+@pytest.mark.parametrize("behavior", ["healthy", "slow"])
+def test_statistics_may_be_slow(harness: Harness, behavior: str) -> None:
+    harness.autoscaling.set_metrics(behavior)
+    reply = harness.autoscaling.respond(Call("/stats/summary", "", b"", 0.0))
+
+    assert (reply.seconds > 0, bool(reply.data)) == (behavior == "slow", True)
+
+
+def test_statistics_may_be_invalid_or_empty(harness: Harness) -> None:
+    harness.stored.put(PODS, "default/a", {"labels": {"work": NAME}}, status={"phase": "Running"})
+    harness.autoscaling.set_metrics("empty")
+    usages = set()
+    for _ in range(30):
+        for pod in harness.statistics().get("pods", ()):
+            usages.add("usageNanoCores" in pod["containers"][0]["cpu"])
+    assert usages == {False}
+
+    harness.autoscaling.set_metrics("garbage")
+    replies = {harness.autoscaling.respond(Call("/", "", b"", 0.0)).data for _ in range(60)}
+    assert any(b"many" in reply for reply in replies)
+    assert len(replies) == 6
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_autoscaler_that_exists_is_replaced(harness: Harness, exists: bool) -> None:
+    sent: list[tuple[str, str, Any]] = []
+
+    class Requests:
+        async def send(self, method: str, path: str, body: Any = None) -> Response:
+            sent.append((method, path, body))
+            return Response(409 if exists and method == "POST" else 200, {}, b"{}")
+
+    requests: Any = Requests()
+    steps = AutoscalingRequests(requests, harness.autoscaling)
+    asyncio.run(steps.apply_autoscaler(2, 4))
+    asyncio.run(steps.delete_autoscaler())
+
+    path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
+    replaced = [("PUT", f"{path}/{NAME}")] if exists else []
+    assert [each[:2] for each in sent[1:]] == [("POST", path), *replaced, ("DELETE", f"{path}/{NAME}")]
+    assert (sent[-2][2]["spec"]["minReplicas"], sent[-2][2]["spec"]["maxReplicas"]) == (2, 4)
+
+
+def test_steps_change_load_and_metrics(harness: Harness) -> None:
+    requests: Any = None
+    steps = AutoscalingRequests(requests, harness.autoscaling)
+    harness.limit(1, 5)
+    harness.scale(1)
+    steps.set_load(400)
+    steps.set_metrics("refuse")
+    assert (bool(harness.autoscaling.deviation()), harness.autoscaling.accepts()) == (True, False)
+
+    steps.calm()
+
+    assert harness.autoscaling.accepts()
