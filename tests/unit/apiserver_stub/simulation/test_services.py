@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from apiserver_stub.simulation.network import Network, ServerLoop
-from apiserver_stub.simulation.services import Call, Reply, ServiceDialer
+from apiserver_stub.simulation.services import Call, Reply, ServiceDialer, http_response
 from nodeagent.base.simulation.loop import PROCESS
 
 REQUEST = b"POST /path?timeout=1s HTTP/1.1\r\nHost: simulated\r\nContent-Length: 4\r\n\r\nbody"
@@ -133,3 +133,62 @@ def test_lost_segment_closes_the_connection(harness: Harness) -> None:
     harness.run()
 
     assert (client.events, harness.service.calls) == (["lost ConnectionResetError"], [])
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "body"), [({"a": 1}, 200, b'{"a":1}'), (b"text", 503, b"text"), (b"", 302, b"")]
+)
+def test_response_is_json_or_bytes(content: Any, status: int, body: bytes) -> None:
+    head, _, found = http_response(content, status).partition(b"\r\n\r\n")
+
+    assert head.startswith(b"HTTP/1.1 %d " % status)
+    assert (b"Location: " in head) is (status == 302)
+    assert (found, b"Content-Length: %d" % len(body) in head) == (body, True)
+
+
+@pytest.mark.parametrize("closes", [True, False])
+def test_service_may_close_without_a_response(harness: Harness, closes: bool) -> None:
+    harness.service.replies = [Reply(closes=closes)]
+    connecting = harness.connect()
+    harness.run()
+    client = connecting.result()
+    client.transport.write(REQUEST)
+    harness.run()
+
+    assert client.events == (["lost NoneType"] if closes else [])
+    assert client.transport.is_closing() is closes
+
+
+def test_lost_response_closes_the_connection(harness: Harness) -> None:
+    harness.service.replies = [Reply(b"late", 10.0)]
+    connecting = harness.connect()
+    harness.run()
+    client = connecting.result()
+    client.transport.write(REQUEST)
+    harness.run(5.0)
+    harness.network.loss = 1.0
+    harness.run()
+
+    assert (client.received, client.events) == (b"", ["lost ConnectionResetError"])
+
+
+def test_closed_connection_sends_nothing(harness: Harness) -> None:
+    connecting = harness.connect()
+    harness.run()
+    client = connecting.result()
+    client.transport.write(REQUEST)
+    client.transport.close()
+    client.transport.abort()
+    client.transport.write(REQUEST)
+    harness.run()
+
+    assert (harness.service.calls, client.events) == ([], ["lost NoneType"])
+
+
+def test_transport_of_a_service_has_the_address(harness: Harness) -> None:
+    connecting = harness.connect()
+    harness.run()
+    transport = connecting.result().transport
+
+    assert transport.get_extra_info("peername") == ("192.0.2.80", 443)
+    assert transport.get_extra_info("ssl_object", 7) == 7
