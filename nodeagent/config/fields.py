@@ -43,10 +43,8 @@ class Shape(Struct, frozen=True):
     @property
     def name(self) -> str:
         """Name of the type in the documentation."""
-        if self.kind is tuple and self.item:
-            return f"array of {self.item.name}"
-        if self.kind is dict and self.item:
-            return f"map of string to {self.item.name}"
+        if self.item is not None:
+            return f"{'array of' if self.kind is tuple else 'map of string to'} {self.item.name}"
         return self.title or _NAMES.get(self.kind) or self.kind.__name__
 
 

@@ -108,7 +108,7 @@ class ConfigContext(Struct, frozen=True, kw_only=True):
     if not TYPE_CHECKING:  # With it, the type checker would accept every attribute.
 
         def __getattr__(self, name: str) -> Any:
-            stage = next((stage for stage in STAGES if name in _own_fields(stage)), None)
+            stage = next((stage for stage in STAGES if name in stage.__annotations__), None)
             if stage is None:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             raise ComponentUnavailable(
@@ -301,8 +301,3 @@ STAGES: tuple[type[ConfigContext], ...] = (
     ServerContext,
 )
 """Every stage, in order."""
-
-
-def _own_fields(stage: type[ConfigContext]) -> set[str]:
-    """Return the names of the components that *stage* adds."""
-    return {name for name in stage.__annotations__ if name != "first_hook"}

@@ -243,7 +243,7 @@ class SimulatedApiServer:
         try:
             changed = apply_patch(existing, patch, PatchType(request.headers["Content-Type"]))
         except ApiError as error:
-            raise Rejection(error.code or 422, "Invalid", str(error)) from error
+            raise Rejection(422, "Invalid", str(error)) from error
         return _ok(self._store(target.collection, target.namespace, _permitted(target, existing, changed), existing))
 
     # --- the store --------------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ def _create(chance: random.Random) -> dict[str, Any]:
         "init": chance.choice((0, 0, 1)),
         "init_failures": chance.choice((0, 0, 1, 3)),
         "grace": chance.choice((0, 2, 10, 30, 30, 60)),
-        "runs": round(chance.expovariate(1 / 300), 1) if policy != "Always" or chance.random() < 0.3 else 0,
+        "runs": max(0.1, round(chance.expovariate(1 / 300), 1)) if policy != "Always" or chance.random() < 0.3 else 0,
         "code": chance.choice((0, 0, 1, RULE_CODE)),
         "volume": chance.random() < 0.5,
         "probe": chance.random() < 0.2,

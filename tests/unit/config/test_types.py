@@ -1,4 +1,4 @@
-"""Tests for the configuration types: names in files, plain values, origins."""
+"""Tests for the configuration types: plain values, types, origins."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from nodeagent.contracts.configuration import (
     LoggingConfiguration,
     NodeAgentConfiguration,
     VModuleItem,
-    wire_name,
 )
 
 
@@ -32,23 +31,23 @@ def test_every_field_has_a_description():
     assert [path for path, field in all_fields().items() if not field.member.doc] == []
 
 
-@pytest.mark.parametrize(
-    ("attribute", "name"),
-    [
-        ("cpu_cfs_quota_period", "cpuCFSQuotaPeriod"),
-        ("make_iptables_util_chains", "makeIPTablesUtilChains"),
-        ("iptables_drop_bit", "iptablesDropBit"),
-        ("reserved_system_cpus", "reservedSystemCPUs"),
-        ("static_pod_url_header", "staticPodURLHeader"),
-    ],
-)
-def test_names_in_files_are_the_specified_ones(attribute, name):
-    assert wire_name(attribute) == name
-
-
 def test_configuration_is_immutable():
     with pytest.raises(AttributeError):
         NodeAgentConfiguration().max_pods = 3
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("clusterDNS", "array of string"),
+        ("evictionSoft", "map of string to string"),
+        ("featureGates", "map of string to bool"),
+        ("syncFrequency", "duration"),
+        ("maxPods", "int32"),
+    ],
+)
+def test_types_are_named_as_in_the_documentation(path, name):
+    assert all_fields()[path].member.shape.name == name
 
 
 def test_nearest_name_ignores_case():

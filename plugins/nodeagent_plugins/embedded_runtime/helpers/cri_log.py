@@ -20,7 +20,7 @@ class CriLog:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._file = -1
+        self._file: int | None = None
         self._rest: dict[str, bytes] = {}
         self.reopen()
 
@@ -29,13 +29,13 @@ class CriLog:
         if not self._path:
             return
         fresh = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
-        if self._file >= 0:
+        if self._file is not None:
             os.close(self._file)
         self._file = fresh
 
     def write(self, stream: str, data: bytes) -> None:
         """Write *data* of *stream*; empty data is the end of the stream."""
-        if self._file < 0:
+        if self._file is None:
             return
         pending = self._rest.pop(stream, b"") + data
         head = _timestamp() + b" " + stream.encode()
@@ -51,17 +51,18 @@ class CriLog:
             text += head + b" F " + pending + b"\n"
         elif pending:
             self._rest[stream] = pending
-        self._append(text)
+        self._append(self._file, text)
 
     def close(self) -> None:
-        if self._file >= 0:
+        if self._file is not None:
             os.close(self._file)
-            self._file = -1
+            self._file = None
 
-    def _append(self, text: bytes) -> None:
+    @staticmethod
+    def _append(file: int, text: bytes) -> None:
         try:
             while text:
-                text = text[os.write(self._file, text) :]
+                text = text[os.write(file, text) :]
         except OSError:
             return
 
