@@ -58,7 +58,17 @@ def test_lower_case_variable_without_scheme_is_an_http_proxy():
     assert proxy_from_environment("https://api", {"https_proxy": "proxy:3128"}) == "http://proxy:3128"
 
 
-@pytest.mark.parametrize(("url", "valid"), [("https://u:p@proxy", True), ("ftp://proxy", False), ("http://", False)])
+@pytest.mark.parametrize(
+    ("url", "valid"),
+    [
+        ("https://u:p@proxy", True),
+        ("http://proxy:1", True),
+        ("http://proxy:0", False),
+        ("http://proxy:65536", False),
+        ("ftp://proxy", False),
+        ("http://", False),
+    ],
+)
 def test_proxy_url_is_validated(url, valid):
     assert (proxy_problem(url) == "") == valid
 

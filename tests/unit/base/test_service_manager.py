@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
+from pathlib import Path
 
 import pytest
 
@@ -77,3 +79,17 @@ def test_status_is_one_line() -> None:
     manager.stopping()
 
     assert manager.sent == [("READY=1", "STATUS=one READY=0"), ("STOPPING=1", "STATUS=Stopping")]
+
+
+@pytest.mark.parametrize("kind", ["abstract", "path"])
+def test_messages_are_sent_to_the_socket(tmp_path: Path, kind: str) -> None:
+    path = str(tmp_path / "notify")
+    if len(path) > 100:
+        pytest.skip("path too long for a socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
+        server.bind("" if kind == "abstract" else path)
+        name = server.getsockname()
+
+        ServiceManager({"NOTIFY_SOCKET": f"@{name[1:].decode()}" if kind == "abstract" else path}).ready("1 pod")
+
+        assert server.recv(100, socket.MSG_DONTWAIT) == b"READY=1\nSTATUS=1 pod"

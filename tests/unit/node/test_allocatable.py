@@ -58,6 +58,7 @@ def test_reserved_cpus_must_be_online() -> None:
     assert problem.path == "reservedSystemCPUs"
     assert "offline or missing: 4, 5" in problem.rule
     assert check_reservations({"cpu": "8"}, config, range(8)) == []
+    assert check_reservations({"cpu": "3"}, config, {0, 4, 5}) == []
 
 
 @pytest.mark.row("config.systemReserved", "config.platformReserved")

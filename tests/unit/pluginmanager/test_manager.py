@@ -224,8 +224,14 @@ async def test_gather_returns_results_with_plugin_names():
         async def nodeagent_report_node(self):
             return NodeReport(capacity={"cpu": "1"})
 
+    class Idle:
+        @hookimpl
+        async def nodeagent_report_node(self):
+            return None
+
     manager = PluginManager()
     manager.register(Reports(), name="stats")
+    manager.register(Idle(), name="idle")
 
     (result,) = await manager.gather("nodeagent_report_node")
 

@@ -188,3 +188,11 @@ def test_name_is_generated(server):
     assert created["metadata"]["name"].startswith("c-")
     named = server.create(CONFIG_MAPS, {"metadata": {"generateName": "c-", "name": "own"}}, "default")
     assert named["metadata"]["name"] == "own"
+
+
+def test_json_patch_that_cannot_be_applied_is_invalid(server):
+    patch = [{"op": "remove", "path": "/metadata/labels/missing"}]
+
+    code, status = send(server, "PATCH", POD, patch, "application/json-patch+json")
+
+    assert (code, status["reason"]) == (422, "Invalid")

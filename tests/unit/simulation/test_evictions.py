@@ -83,6 +83,7 @@ def test_critical_pod_must_not_be_evicted(host):
 
 
 def test_static_pod_must_not_be_evicted(host):
+    host.add("mirror", mirror_of="hash")
     host.leave(100)
 
     host.evict("hash")

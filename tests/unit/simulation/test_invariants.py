@@ -571,6 +571,9 @@ def test_deletion_by_force_or_after_the_containers_ended_is_permitted(host):
 def test_end_of_a_mirror_pod_is_permitted_while_the_static_pod_runs(host):
     host.add("mirror", mirror_of="hash")
     host.start(host.container(host.sandbox("hash")))
+    host.invariants.listed(host.invariants.listing({"mirror"}))
+    host.loop.now = 100.0
+    host.request("RunPodSandbox", uid="hash")
 
     host.delete("mirror")
 

@@ -85,3 +85,12 @@ async def test_cancelled_sleep_is_not_counted(clock):
     await clock.advance(2)
     assert (clock.sleepers, clock.next_due) == (0, None)
     assert [task.cancelled() for task in tasks] == [True, False]
+
+
+async def test_time_that_has_come_needs_no_advance(clock):
+    tasks = [asyncio.create_task(sleep) for sleep in (clock.sleep(0), clock.sleep_until(clock.now() - 1))]
+
+    await clock.settle()
+
+    assert [task.done() for task in tasks] == [True, True]
+    assert clock.sleepers == 0

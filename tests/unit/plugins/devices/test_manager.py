@@ -743,3 +743,18 @@ async def test_resources_name_their_provider_while_they_have_one(make_devices):
         ("example.com/late", "", False),
         (WIDGET, f"fake {WIDGET}", True),
     ]
+
+
+async def test_disconnection_is_logged_once_per_error(make_devices, clock, caplog):
+    failures = ["refused", "refused", "timed out"]
+
+    class Broken(FakeDeviceProvider):
+        async def watch(self, publish):
+            raise DeviceError(failures.pop(0) if failures else "timed out")
+
+    await started(make_devices(Broken()))
+    for _ in range(6):
+        await clock.advance(30)
+
+    errors = [record.err for record in caplog.records if "ListAndWatch ended" in record.message]
+    assert errors == ["refused", "timed out"]

@@ -444,3 +444,17 @@ async def test_image_of_a_volume_is_retained(node):
         await node.clock.advance(600)
 
     assert node.images.tags() == ["mounted"]
+
+
+@pytest.mark.parametrize(
+    ("error", "text"), [(OSError(5, "Input/output error"), "Input/output error"), (OSError("odd"), "odd")]
+)
+async def test_unreadable_image_filesystem_has_the_reason(node, monkeypatch, error, text):
+    def unreadable(path):
+        raise error
+
+    monkeypatch.setattr(collector, "measure", unreadable)
+    async with node.collecting():
+        await node.clock.advance(600)
+
+    assert node.events[-1] == ("ImageGCFailed", f"measure the image filesystem at {node.root}: {text}")

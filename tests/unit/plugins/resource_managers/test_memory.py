@@ -178,3 +178,10 @@ def test_blocks_of_init_containers_are_reduced_by_resource(tmp_path):
         "setup": {"memory": 0, "hugepages-2Mi": GI // 4},
         "main": {"memory": GI, "hugepages-2Mi": GI // 4},
     }
+
+
+def test_memory_of_an_init_container_is_reused_by_one_container(memory):
+    pod = guaranteed(init=[("setup", {"memory": "2Gi"}, False)], main={"memory": "2Gi"}, more={"memory": "2Gi"})
+
+    assert give(memory, pod) == {"setup": {0}, "main": {0}, "more": {1}}
+    assert free(memory) == [1, 2, 4, 4]

@@ -40,10 +40,15 @@ class Body(AbstractStreamWriter):
 
 
 class Client:
-    """Sends requests to a handler; :attr:`counted` is the number of bytes that the last one counted."""
+    """Sends requests to a handler.
+
+    :ivar encoding: value of the header ``Accept-Encoding``.
+    :ivar counted: number of bytes that the last request counted.
+    :ivar compressed: whether the last response is compressed.
+    """
 
     def __init__(self) -> None:
-        self.counted = 0
+        self.counted, self.encoding, self.compressed = 0, "", False
         self.headers: dict[str, str] = {}
 
     async def get(self, handler: Any, target: str, **info: str) -> tuple[int, str]:
@@ -51,13 +56,14 @@ class Client:
         count = SentBytes()
         token, body = SENT_BYTES.set(count), Body()
         try:
-            request = make_mocked_request("GET", target, match_info=info, writer=body)
+            headers = {"Accept-Encoding": self.encoding}
+            request = make_mocked_request("GET", target, headers, match_info=info, writer=body)
             response = await handler(request)
         except web.HTTPException as error:
             return error.status, error.text or ""
         finally:
             SENT_BYTES.reset(token)
-        self.counted, self.headers = count.count, body.headers
+        self.counted, self.headers, self.compressed = count.count, body.headers, body.compressed
         text = body.sent.decode() or (response.text if isinstance(response, web.Response) else "")
         return response.status, text or ""
 

@@ -106,3 +106,12 @@ async def test_query_returns_the_journal_of_a_service_with_entries(
     handle = SystemLogs(root, clock, queries=True).handle
 
     assert await client.get(handle, "/logs/?query=kube") == expected
+
+
+@pytest.mark.parametrize(("encoding", "compressed"), [("gzip", True), ("", False), ("deflate", False)])
+async def test_query_is_compressed_on_request(client, root, clock, encoding, compressed):
+    client.encoding = encoding
+
+    await client.get(SystemLogs(root, clock, queries=True).handle, "/logs/?query=pods")
+
+    assert client.compressed == compressed

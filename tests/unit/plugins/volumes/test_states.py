@@ -246,3 +246,21 @@ async def test_volume_that_was_found_without_a_kind_has_an_error(host: Host, tex
 
     assert (state.pod_uid, state.name, state.phase, state.error) == ("u", "data", "Uncertain", error)
     assert list(host.manager.states("other")) == []
+
+
+async def test_empty_dir_is_pending_since_its_current_attempt(
+    context: AgentContext, clock: FakeClock, mounter: FakeMounter
+) -> None:
+    kind, pod = FakeVolumeKind(), pod_with({"name": "v", "emptyDir": {}})
+    manager = Manager(context, [kind], mounter)
+    kind.fail("setup", VolumeError("broken"))
+    with pytest.raises(VolumeError, match="broken"):
+        await manager.prepare(pod)
+    await clock.advance(5)
+    kind.hang("setup")
+    task = asyncio.create_task(manager.prepare(pod))
+    await clock.advance(1)
+
+    assert manager.pending(pod.uid) == {"v": clock.now() - 1}
+    kind.recover("setup")
+    await task

@@ -24,6 +24,8 @@ BETA, ALPHA = (
 )
 SIGNER = "example.com/signer"
 
+pytestmark = pytest.mark.covers("nodeagent_plugins.volumes.payload")
+
 
 class VersionedApi(FakeApi):
     """Server that has trust bundles in one version."""

@@ -1,0 +1,26 @@
+"""Tests for conditions of a node object."""
+
+from __future__ import annotations
+
+from nodeagent.node.status import conditions_of
+
+
+def test_conditions_have_the_times_and_texts_of_the_object() -> None:
+    times = {"lastHeartbeatTime": "2024-01-02T00:00:00Z", "lastTransitionTime": "2024-01-01T00:00:00Z"}
+    reported = [
+        {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ready", **times},
+        {"type": "PIDPressure", "lastHeartbeatTime": None, "lastTransitionTime": None},
+        {"status": "True"},
+    ]
+
+    found = conditions_of({"status": {"conditions": reported}})
+
+    ready, pressure = found.pop("Ready"), found.pop("PIDPressure")
+    assert (ready.status, ready.reason, ready.message) == ("True", "KubeletReady", "ready")
+    assert (ready.last_heartbeat_time, ready.last_transition_time) == tuple(times.values())
+    assert (pressure.status, pressure.last_heartbeat_time, pressure.last_transition_time) == ("", "", "")
+    assert found == {}
+
+
+def test_missing_object_or_status_has_no_conditions() -> None:
+    assert conditions_of(None) == conditions_of({}) == conditions_of({"status": {"conditions": None}}) == {}
