@@ -119,7 +119,7 @@ class _FileThresholds(logging.Filter):
         self.lowest = min((v_level(item.verbosity) for item in vmodule), default=logging.INFO)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.levelno >= self.threshold or record.levelno >= logging.INFO:
+        if record.levelno >= self.threshold:
             return True
         if not self._vmodule:
             return False  # The logger has a level set.

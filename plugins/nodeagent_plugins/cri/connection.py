@@ -170,9 +170,9 @@ class Connection:
         return known
 
 
-def _metadata(*more: tuple[str, str]) -> tuple[tuple[str, str], ...] | None:
+def _metadata(*more: tuple[str, str]) -> tuple[tuple[str, str], ...]:
     """Return the trace context of the current span and *more* as metadata."""
-    return (*tracing.outgoing().items(), *more) or None
+    return (*tracing.outgoing().items(), *more)
 
 
 def _attributes(name: str) -> dict[str, str]:

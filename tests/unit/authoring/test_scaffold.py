@@ -54,6 +54,19 @@ def test_non_empty_directory_is_not_modified(tmp_path, capsys):
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
+@pytest.mark.parametrize("kind", ["missing", "empty", "file"])
+def test_project_is_written_to_a_new_or_empty_directory(tmp_path, kind):
+    directory = tmp_path / "new"
+    if kind == "empty":
+        directory.mkdir()
+    if kind == "file":
+        directory.touch()
+        with pytest.raises(ScaffoldError, match="is not an empty directory"):
+            write_project("shelf", directory)
+    else:
+        assert write_project("shelf", directory)
+
+
 def test_default_directory_is_named_after_the_distribution(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["plugins", "new", "paper_shelf", "--license", "MIT"]) == 0

@@ -127,6 +127,26 @@ async def test_slow_admission_plugin_is_named(clock, tmp_path):
     )
 
 
+async def test_plugin_that_decides_on_the_pod_is_named_before_others(clock, tmp_path):
+    class Slow:
+        def __init__(self, name):
+            self.name = name
+
+        @hookimpl
+        async def nodeagent_admit_pod(self, pod):
+            if pod.name == self.name:
+                await asyncio.Event().wait()
+
+    names = ["first", "second"]
+    harness = ExplainerHarness(clock, tmp_path, *map(Slow, names))
+    async with living(harness):
+        await harness.publish(*map(make_pod, names))
+
+        causes = [(await harness.why(name)).cause for name in names]
+
+    assert len({re.search(r"waiting for plugin (\S+)", cause)[1] for cause in causes}) == 2
+
+
 async def test_rejected_pod_names_the_plugin(clock, tmp_path):
     class Policy:
         @hookimpl

@@ -173,3 +173,39 @@ async def test_replaced_application_is_kept_while_it_has_connections(application
 
     assert [runner.stopped for runner in runners] == [1, 1, 0]
     assert [runner.cleaned for runner in runners] == [0, 1, 1]
+
+
+async def test_new_connection_has_the_protocol_of_the_application():
+    application = PortApplication(lambda: [route("/a")], None, debugging=False, recorder=None)
+    connecting = asyncio.create_task(application.connect(lambda: None))
+    await asyncio.sleep(0)
+    assert not connecting.done(), "the application does not exist yet"
+
+    await application.create()
+
+    assert isinstance(await connecting, asyncio.Protocol)
+    await application.close()
+
+
+@pytest.mark.parametrize(
+    ("config", "ports"),
+    [
+        ({"enable_server": True, "read_only_port": 0}, ["secure"]),
+        ({"enable_server": True, "read_only_port": 10255}, ["secure", "read-only"]),
+        ({"enable_server": False, "read_only_port": 10255}, ["read-only"]),
+    ],
+)
+async def test_ports_are_served_as_configured(make, monkeypatch, config, ports):
+    served = []
+
+    async def serve(_self, _requested, access, _tls):
+        served.append("read-only" if access is None else "secure")
+
+    monkeypatch.setattr(AgentServer, "_serve", serve)
+    task = asyncio.create_task(make(**config).server.run())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    assert served == ports

@@ -196,3 +196,30 @@ def test_json_patch_that_cannot_be_applied_is_invalid(server):
     code, status = send(server, "PATCH", POD, patch, "application/json-patch+json")
 
     assert (code, status["reason"]) == (422, "Invalid")
+
+
+def test_deletion_of_a_pod_only_shortens_its_grace_period(server):
+    def deleted(grace):
+        server.delete(PODS, "default", "a", grace)
+        pod = server.find(PODS, "default", "a")
+        return pod and pod["metadata"]["deletionGracePeriodSeconds"]
+
+    assert [deleted(grace) for grace in (20, 30, 10, 0)] == [20, 20, 10, None]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metadata": {"annotations": {"kubernetes.io/config.mirror": "hash"}}},
+        {"status": {"phase": "Failed"}},
+        {"spec": {}},
+    ],
+    ids=["mirror", "finished", "unscheduled"],
+)
+def test_pod_that_no_agent_terminates_is_deleted_immediately(server, change):
+    pod = {"metadata": {"name": "c"}, "spec": {"nodeName": "n"}} | change
+    server.create(PODS, pod | {"metadata": {"name": "c", **pod["metadata"]}}, "default")
+
+    server.delete(PODS, "default", "c", None)
+
+    assert server.find(PODS, "default", "c") is None

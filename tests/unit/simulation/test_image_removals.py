@@ -99,7 +99,7 @@ def test_new_image_is_retained(host, age, offset, violation):
     assert host.violation == violation
 
 
-@pytest.mark.parametrize(("end", "violation"), [(0, "image old is removed although its disk is not full"), (10, "")])
+@pytest.mark.parametrize(("end", "violation"), [(4, "image old is removed although its disk is not full"), (5, "")])
 def test_delayed_collection_may_be_outdated(host, end, violation):
     host.loop.now = 245.0
     host.invariants.delays.append((0.0, float(end)))

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from nodeagent.base.criproto import api_pb2 as cri
+from nodeagent.simulation.pods import RULE_CODE
 from nodeagent.simulation.restart_rate import MOST_STARTS
 
 from .host import START, api_pod
@@ -628,3 +629,29 @@ def test_records_of_deleted_pods_are_forgotten_except_for_the_latest(host):
     assert host.violation == "", "nothing is known about the pod"
     host.request("RunPodSandbox", uid="b")
     assert host.violation == "a sandbox of pod b is started after the pod had finished"
+
+
+@pytest.mark.parametrize("now", [129.0, 131.0])
+def test_sidecar_without_a_stop_has_the_grace_period_of_the_containers(host, now):
+    host.add("a", grace=30, spec={"initContainers": [{"name": "sidecar", "restartPolicy": "Always"}]})
+    sandbox = host.sandbox("a")
+    sidecar, web = (host.start(host.container(sandbox, name)) for name in ("sidecar", "web"))
+    web.requested_at, host.loop.now = 100.0, now
+
+    host.end(sidecar, "killed")
+
+    assert (host.violation == "") == (now == 131.0)
+
+
+def test_permitted_restart_of_an_existing_pod_is_not_forgotten(host):
+    rules = [{"action": "RestartAllContainers"}]
+    host.add("a", policy="Never", container={"name": "main", "restartPolicyRules": rules}, other={"name": "web"})
+    sandbox = host.sandbox("a")
+    main, web = (host.start(host.container(sandbox, name)) for name in ("main", "web"))
+    host.end(web, code=1)
+    host.end(main, code=RULE_CODE)
+
+    host.invariants.forget(50)
+    host.start(host.container(sandbox, "web"))
+
+    assert host.violation == ""

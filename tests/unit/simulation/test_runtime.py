@@ -427,3 +427,13 @@ def test_other_streams_are_unimplemented(node):
 
     with pytest.raises(RuntimeProblem, match="unknown method GetContainerEvents"):
         node.run(read())
+
+
+def test_call_fails_with_its_probability(node):
+    node.runtime.failing["Version"] = 0.5
+
+    failed = [isinstance(node.call("Version"), RuntimeProblem) for _ in range(200)]
+    node.runtime.failing.clear()
+
+    assert 50 < failed.count(True) < 150
+    assert not isinstance(node.call("Version"), RuntimeProblem)

@@ -132,3 +132,19 @@ async def test_private_image_requires_valid_credentials():
     ref = await images.pull_image("registry.test/private:1", Credentials("user", "secret"))
     assert (await images.image_status(ref)).repo_tags == ("registry.test/private:1",)
     assert len(images.pulls) == 3
+
+
+async def test_removed_sandbox_has_no_containers_and_others_keep_theirs(runtime):
+    web, other = runtime.start("web"), runtime.start("other")
+    (sandbox,) = [each.sandbox_id for each in await runtime.list_containers() if each.id == web]
+
+    await runtime.remove_sandbox(sandbox)
+
+    assert [container.id for container in await runtime.list_containers()] == [other]
+
+
+async def test_stats_are_those_of_running_containers(runtime):
+    ended, running = runtime.start("ended"), runtime.start("running")
+    runtime.exit(ended)
+
+    assert [each.id for each in await runtime.container_stats()] == [running]

@@ -427,3 +427,19 @@ async def test_cgroup_driver_is_empty_if_the_runtime_does_not_report_it(response
     connection.responses["RuntimeConfig"] = response
 
     assert await runtime.cgroup_driver() == driver
+
+
+async def test_calls_have_the_trace_context_and_their_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Any] = []
+
+    async def version(_request: Any, *, timeout: float, metadata: Any) -> bytes:
+        sent.append((timeout, metadata))
+        return cri.VersionResponse().SerializeToString()
+
+    connection = Connection("unix:///fake", 120.0)
+    connection._calls["Version"] = version
+    await connection.call("Version", cri.VersionRequest(), "version")
+    monkeypatch.setattr("nodeagent_plugins.cri.connection.tracing.outgoing", lambda: {"traceparent": "00-1"})
+    await connection.call("Version", cri.VersionRequest(), "version", 5.0, ("key", "value"))
+
+    assert sent == [(120.0, ()), (5.0, (("traceparent", "00-1"), ("key", "value")))]

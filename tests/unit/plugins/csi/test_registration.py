@@ -430,3 +430,16 @@ async def test_standalone_node_has_no_objects_of_drivers(tmp_path, clock):
     assert [kind.name for kind in kinds.value] == ["kubernetes.io~csi"]
     assert [loop for each in loops for loop in each.value] == []
     await context.cleanup.aclose()
+
+
+async def test_csi_node_of_a_node_that_was_created_again_is_kept(harness, objects):
+    await objects._read()
+    harness.api.remove(NODES, "node-1")
+    harness.api.put(NODES, {"metadata": {"name": "node-1", "uid": "new-uid", "labels": {}}})
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "node-1", "uid": "new-uid"}
+    harness.api.put(CSI_NODES, {"metadata": {"name": "node-1", "ownerReferences": [owner]}, "spec": {"drivers": []}})
+
+    await objects.install("d", NodeInfo("n"))
+
+    assert [entry["name"] for entry in entries(harness)] == ["d"]
+    assert harness.api.made("delete") == []

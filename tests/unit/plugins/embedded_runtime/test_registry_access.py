@@ -3,6 +3,7 @@
 import base64
 import json
 import ssl
+from types import SimpleNamespace
 
 import aiohttp
 import pytest
@@ -231,3 +232,16 @@ async def test_connections_are_closed_once_there_are_any(tmp_path):
     puller._session = Session()
     await puller.close()
     assert closed == [1]
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (OSError(111, "Connection refused"), "connection refused (registry.example:443)"),
+        (OSError("Name not known"), "name not known (registry.example:443)"),
+    ],
+)
+def test_failed_connection_has_its_cause_and_endpoint(error, text):
+    key = SimpleNamespace(host="registry.example", port=443, ssl=True)
+
+    assert explain(aiohttp.ClientConnectorError(key, error)) == text

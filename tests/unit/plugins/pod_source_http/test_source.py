@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+from types import SimpleNamespace
 
 import pytest
 
@@ -150,3 +151,19 @@ def test_no_source_without_a_url(tmp_path):
         "nodeagent_provide_pod_sources", context=make_context(tmp_path)
     )
     assert response.value == ()
+
+
+@pytest.mark.parametrize(("size", "is_accepted"), [(10, True), (11, False)])
+async def test_response_has_a_limit(monkeypatch, size, is_accepted):
+    monkeypatch.setattr(pod_source_http, "MAX_BYTES", 10)
+
+    async def chunks(_size):
+        for _ in range(size):
+            yield b"x"
+
+    response = SimpleNamespace(content=SimpleNamespace(iter_chunked=chunks))
+    if is_accepted:
+        assert await pod_source_http._body(response) == b"x" * size
+    else:
+        with pytest.raises(FetchError, match="the response exceeds 10 bytes"):
+            await pod_source_http._body(response)

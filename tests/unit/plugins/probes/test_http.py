@@ -199,3 +199,14 @@ async def test_failure_has_the_reason(raw: bytes | BaseException | None, problem
 )
 def test_probe_urls(given: tuple[str, str, int, str], url: str) -> None:
     assert probe_url(*given) == url
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "kind"),
+    [(200, ["Location: http://10.0.0.1/other"], OutcomeKind.SUCCESS), (302, [], OutcomeKind.WARNING)],
+)
+async def test_only_a_redirect_with_a_location_is_followed(status: int, headers: list[str], kind: OutcomeKind) -> None:
+    outcome, server = await probe(response(status, b"", *headers))
+
+    assert outcome.kind is kind
+    assert len(server.seen) == 1

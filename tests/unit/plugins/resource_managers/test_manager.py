@@ -408,3 +408,19 @@ def test_nothing_is_registered_without_policy_and_state_file(tmp_path):
     assert "resource_managers.node" in registered(make_context(tmp_path, config=make_config(**CPU)))
     (tmp_path / "memory_manager_state").touch()
     assert "resource_managers.node" in registered(make_context(tmp_path))
+
+
+async def test_cpus_of_a_container_are_not_set_again_after_its_start(start):
+    node, pod = start(**CPU), make_pod("slow")
+    assert await node.admit(pod) is None
+    container = pod.spec.containers[0]
+    settings = await node.settings(pod, container)
+    await node.managers.reconcile()
+    container_id = node.runtime.start("main", pod, resources=settings.resources)
+    fields = {"pod": pod, "container": container, "container_id": container_id}
+    await node.plugins.notify("nodeagent_container_started", **fields)
+    node.pods.add(pod, observed=node.runtime.pod(pod.uid))
+
+    await node.managers.reconcile()
+
+    assert node.updates() == []

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from aiohttp import web_fileresponse
 
 from nodeagent_plugins.routes_logs import journal, system
 from nodeagent_plugins.routes_logs.system import SystemLogs
@@ -115,3 +116,11 @@ async def test_query_is_compressed_on_request(client, root, clock, encoding, com
     await client.get(SystemLogs(root, clock, queries=True).handle, "/logs/?query=pods")
 
     assert client.compressed == compressed
+
+
+async def test_sent_bytes_of_a_complete_file_are_counted(client, root, clock, monkeypatch):
+    monkeypatch.setattr(web_fileresponse, "NOSENDFILE", True)  # The request has no socket.
+    (root / "kube.log").write_text("kube\n")
+
+    assert await client.get(SystemLogs(root, clock).handle, "/logs/kube.log", path="kube.log") == (200, "kube\n")
+    assert client.counted == 5
