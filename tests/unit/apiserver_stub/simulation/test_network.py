@@ -128,7 +128,7 @@ def test_cut_connection_is_lost_on_both_sides(harness: Harness) -> None:
     assert (harness.lost, harness.echo.events) == (1, ["lost"])
 
 
-@pytest.mark.parametrize(("loss", "lost"), [(0.0, 0), (1.0, 1)])
+@pytest.mark.parametrize(("loss", "lost"), [(0.0, 0), (1e-9, 0), (1.0, 1)])
 def test_lost_segment_of_the_server_closes_the_connection(harness: Harness, loss: float, lost: int) -> None:
     harness.serve()
     connection = harness.connect()

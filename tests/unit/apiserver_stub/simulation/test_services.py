@@ -159,17 +159,19 @@ def test_service_may_close_without_a_response(harness: Harness, closes: bool) ->
     assert client.transport.is_closing() is closes
 
 
-def test_lost_response_closes_the_connection(harness: Harness) -> None:
+@pytest.mark.parametrize("loss", [1e-9, 1.0])
+def test_lost_response_closes_the_connection(harness: Harness, loss: float) -> None:
     harness.service.replies = [Reply(b"late", 10.0)]
     connecting = harness.connect()
     harness.run()
     client = connecting.result()
     client.transport.write(REQUEST)
     harness.run(5.0)
-    harness.network.loss = 1.0
+    harness.network.loss = loss
     harness.run()
 
-    assert (client.received, client.events) == (b"", ["lost ConnectionResetError"])
+    expected = (b"", ["lost ConnectionResetError"]) if loss == 1.0 else (b"late", [])
+    assert (client.received, client.events) == expected
 
 
 def test_closed_connection_sends_nothing(harness: Harness) -> None:
