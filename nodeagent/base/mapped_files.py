@@ -1,11 +1,12 @@
-"""Release of the memory of files that this process has mapped: libraries, most of whose code only the start uses."""
+"""Release of the memory of files that this process has mapped: libraries, most of whose code is rarely used."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 _SMAPS = Path("/proc/self/smaps")
@@ -20,10 +21,16 @@ def release_unchanged_pages() -> None:
     can reuse them immediately.
     """
     with contextlib.suppress(OSError, AttributeError):
-        madvise = ctypes.CDLL(None).madvise
-        madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+        madvise = _madvise()
         for start, end in list(_unchanged(_SMAPS.read_text())):
             madvise(start, end - start, _DONT_NEED)
+
+
+@functools.cache
+def _madvise() -> Callable[[int, int, int], int]:
+    madvise = ctypes.CDLL(None).madvise
+    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    return madvise
 
 
 def _unchanged(smaps: str) -> Iterator[tuple[int, int]]:

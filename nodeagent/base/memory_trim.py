@@ -16,14 +16,19 @@ TRIM_SECONDS = 300.0
 
 
 async def run_memory_trim(clock: Clock) -> None:
-    """Trim the heap after the start and then periodically, until cancelled.
+    """Trim the memory after the start and then periodically, until cancelled.
 
-    After the start, the code that was used until then is unmapped; what the process still uses is mapped again.
+    Code that was used until then, such as that of the start, is unmapped; what the process still uses is mapped again.
     Cached results that were not used for one to two periods are dropped before.
     """
     await clock.sleep(START_SECONDS)
-    await asyncio.to_thread(release_unchanged_pages)
     while True:
         age_caches()
-        await asyncio.to_thread(trim)
+        await asyncio.to_thread(_trim)
         await clock.sleep(TRIM_SECONDS)
+
+
+def _trim() -> None:
+    """Take some milliseconds to return memory to the kernel."""
+    release_unchanged_pages()
+    trim()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import subprocess
 import sys
 from pathlib import Path
@@ -97,19 +96,10 @@ Anonymous:             0 kB
 
 
 def test_only_read_only_files_are_released(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    class Library:
-        def __init__(self) -> None:
-            self.calls: list[tuple[int, ...]] = []
-
-            def madvise(*arguments: int) -> int:
-                self.calls.append(arguments)
-                return 0
-
-            self.madvise = madvise
-
-    library, smaps = Library(), tmp_path / "smaps"
+    calls: list[tuple[int, ...]] = []
+    smaps = tmp_path / "smaps"
     smaps.write_text(_SMAPS)
     monkeypatch.setattr(mapped_files, "_SMAPS", smaps)
-    monkeypatch.setattr(ctypes, "CDLL", lambda _name: library)
+    monkeypatch.setattr(mapped_files, "_madvise", lambda: lambda *arguments: calls.append(arguments))
     mapped_files.release_unchanged_pages()
-    assert library.calls == [(0x1000, 0x1000, 4), (0x6000, 0x2000, 4)]
+    assert calls == [(0x1000, 0x1000, 4), (0x6000, 0x2000, 4)]

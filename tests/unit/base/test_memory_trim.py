@@ -34,9 +34,7 @@ async def test_heap_is_trimmed_after_the_start_and_then_periodically(
         await running
 
 
-async def test_code_that_only_the_start_uses_is_released_once(
-    monkeypatch: pytest.MonkeyPatch, clock: FakeClock
-) -> None:
+async def test_code_that_was_used_is_released_with_each_trim(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
     loop, trims, releases = asyncio.get_running_loop(), asyncio.Queue[None](), []
     monkeypatch.setattr(memory_trim, "release_unchanged_pages", lambda: releases.append(clock.now()))
     monkeypatch.setattr(memory_trim, "trim", lambda: loop.call_soon_threadsafe(trims.put_nowait, None))
@@ -49,7 +47,7 @@ async def test_code_that_only_the_start_uses_is_released_once(
         while not clock.sleepers:
             await asyncio.sleep(0)
 
-    assert releases == [started + START_SECONDS]
+    assert releases == [started + START_SECONDS, started + START_SECONDS + TRIM_SECONDS]
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running
