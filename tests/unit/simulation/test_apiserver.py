@@ -223,3 +223,38 @@ def test_pod_that_no_agent_terminates_is_deleted_immediately(server, change):
     server.delete(PODS, "default", "c", None)
 
     assert server.find(PODS, "default", "c") is None
+
+
+def test_repeated_deletion_does_not_change_the_time_of_the_end(server):
+    server.delete(PODS, "default", "a", 20)
+    before = server.find(PODS, "default", "a")
+    server._clock._loop.now += 5.0
+
+    server.delete(PODS, "default", "a", 20)
+
+    assert server.find(PODS, "default", "a") == before
+
+
+def test_watch_resumes_after_its_version(server):
+    a, b = (server.find(PODS, "default", name)["metadata"]["resourceVersion"] for name in "ab")
+
+    def delivered(version):
+        query = f"?watch=true&resourceVersion={version}" if version else "?watch=true"
+        return server.open(Request("GET", f"/api/v1/namespaces/default/pods{query}")).queue.qsize()
+
+    assert [delivered(version) for version in ("1", a, b, "")] == [2, 1, 0, 0]
+    server.compact()
+    with pytest.raises(Rejection, match="too old resource version"):
+        delivered(b)
+    assert delivered(str(server._version)) == 0
+
+
+def test_only_events_expire(server):
+    events = "/api/v1/events"
+    for number in range(201):
+        server.create(events, {"metadata": {"name": f"e-{number}", "uid": f"u-{number}"}}, "default")
+        server.create(CONFIG_MAPS, {"metadata": {"name": f"c-{number}"}, "data": {}}, "default")
+
+    assert (len(server.objects[events]), len(server.objects[CONFIG_MAPS])) == (200, 201)
+    assert server.find(events, "default", "e-0") is None
+    assert server.find(events, "default", "e-1")["metadata"]["uid"] == "u-1"

@@ -235,3 +235,15 @@ def test_containers_of_an_earlier_sandbox_do_not_delay_init_containers():
     pod.new_sandbox()
 
     assert pod.start("init-0") == ""
+
+
+def test_records_of_existing_pods_and_sandboxes_are_not_forgotten():
+    pod = Pod(init=1)
+    pod.start("init-0")
+    pod.end("init-0")
+
+    pod.order.forget({"a"}, {pod.sandbox.id})
+    assert pod.start("main-0") == ""
+
+    pod.order.forget({"a"}, set())
+    assert pod.start("main-1") == "container main-1 of pod a starts before init-0 has passed"

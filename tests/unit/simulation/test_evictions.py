@@ -2,8 +2,10 @@
 
 import pytest
 
+from nodeagent.contracts.stats import NodeUsage
 from nodeagent.simulation.disks import IMAGEFS, NODEFS
 from nodeagent.simulation.evictions import CRITICAL_PRIORITY, PIDS, TRANSITION_SECONDS
+from nodeagent.simulation.node import MAX_PIDS
 
 from .host import Host
 
@@ -32,6 +34,7 @@ def low_since(host, seconds, available=100):
     ("available", "lasted", "recovered", "violation"),
     [
         (499, 0, 0, ""),
+        (500, 5, 0, "pod a is evicted because of memory.available without pressure"),
         (499, 5, 11, ""),
         (499, 5, 12, "pod a is evicted because of memory.available without pressure"),
         (999, 20, 0, ""),
@@ -99,9 +102,18 @@ def test_static_pod_must_not_be_evicted(host):
         ({}, {"spec": {"priority": 10}}, {"a": 10, "b": 90}),
         ({}, {}, {"a": 90, "b": 80}),
         ({}, requesting("64Mi"), {"a": 80, "b": 130}),
+        ({"spec": {"priority": 10}}, requesting("64Mi"), {"a": 10, "b": 64}),
         ({"spec": {"priority": 10}}, {}, {"b": 80}),
     ],
-    ids=["exceeds its request", "request before priority", "priority", "usage", "usage above the request", "unknown"],
+    ids=[
+        "exceeds its request",
+        "request before priority",
+        "priority",
+        "usage",
+        "usage above the request",
+        "usage at the request",
+        "unknown",
+    ],
 )
 def test_pods_are_evicted_in_the_documented_order(host, first, second, used):
     host.add("a", **first)
@@ -123,8 +135,9 @@ def test_pods_are_evicted_in_the_documented_order(host, first, second, used):
 
 
 def test_pods_that_have_ended_or_are_critical_or_evicted_are_no_candidates(host):
-    for name in ("ended", "evicted", "last"):
+    for name in ("ended", "evicted"):
         host.add(name)
+    host.add("last", **requesting("64Mi"))
     host.add("critical", spec={"priority": CRITICAL_PRIORITY})
     host.measure(ended=90, evicted=80, critical=90, last=10)
     host.finish("ended", "Succeeded")
@@ -225,7 +238,8 @@ def test_container_is_killed_after_the_grace_period_of_the_soft_threshold(host):
 
     host.end(container, "killed")
 
-    assert host.violation.startswith("container web of pod a is killed (killed) 4.0 s after the stop request")
+    expected = "container web of pod a is killed (killed) 4.0 s after the stop request, its grace period is 5 s"
+    assert host.violation == expected
 
 
 @pytest.mark.parametrize(
@@ -385,3 +399,54 @@ def test_pod_without_usage_is_evicted_first_for_process_ids(host):
         return host.invariants._evictions._rank(uid, PIDS)
 
     assert sorted(("important", "known", "unknown"), key=rank) == ["unknown", "known", "important"]
+
+
+@pytest.mark.parametrize(
+    ("left", "violation"), [(-1, ""), (0, "pod a is evicted because of pid.available without pressure")]
+)
+def test_pod_is_evicted_because_of_few_process_ids(host, left, violation):
+    host.add("a")
+    used = MAX_PIDS - MAX_PIDS // 10 - left
+    host.host.stats.node_usage = NodeUsage(start_time=0, max_pids=MAX_PIDS, current_pids=used)
+    host.leave(4000)
+
+    host.evict("a", "pid.available")
+
+    assert host.violation == violation
+
+
+@pytest.mark.parametrize("reason", ["none", "crashed", "terminating"])
+def test_pod_that_this_agent_did_not_evict_may_end_in_any_way(host, reason):
+    host.add("a", metadata={"deletionTimestamp": "2040-01-01T00:00:00Z"} if reason == "terminating" else {})
+    container = host.start(host.container(host.sandbox("a")))
+    host.leave(100)
+    if reason != "none":
+        host.evict("a")
+    if reason == "crashed":
+        host.process = 2
+
+    host.stop(container, 60)
+    host.change("a", phase="Failed", status={"reason": ""})
+
+    assert host.violation == ""
+
+
+def test_records_of_existing_pods_are_not_forgotten(host):
+    for uid in "abc":
+        host.add(uid)
+    host.leave(100)
+    host.evict("a")
+    host.leave(4000)
+    host.loop.now += 1000
+
+    host.invariants.forget(50)
+    rejected = {"reason": "Evicted", "message": "The node had condition: [MemoryPressure]. "}
+    host.change("b", phase="Failed", status=rejected)
+    assert host.violation == "", "there was pressure when the pod was added"
+    host.leave(100)
+    host.evict("c")
+    assert host.violation == ""
+
+    host.change("a", phase="Failed", status={"reason": ""})
+
+    assert host.violation == "the evicted pod a ends in phase Failed with reason ''"

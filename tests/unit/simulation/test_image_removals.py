@@ -56,9 +56,18 @@ def test_collection_ends_soon_after_the_disk_was_full(host, passed, violation):
         (15, 21.9, 0, ""),
         (15, 22, 0, "image old is removed although enough space is available"),
         (15, 22, 190, ""),
+        (15, 22, 140, ""),
+        (10, 22, 0, "image old is removed although enough space is available"),
         (5, 22, 0, ""),
     ],
-    ids=["containers may have been removed", "enough", "others have removed files", "pressure"],
+    ids=[
+        "containers may have been removed",
+        "enough",
+        "others have removed files",
+        "others at the start",
+        "no pressure",
+        "pressure",
+    ],
 )
 def test_no_more_images_are_removed_than_needed(host, full, left, released, violation):
     host.disks.released_at = released
@@ -99,10 +108,18 @@ def test_new_image_is_retained(host, age, offset, violation):
     assert host.violation == violation
 
 
-@pytest.mark.parametrize(("end", "violation"), [(4, "image old is removed although its disk is not full"), (5, "")])
-def test_delayed_collection_may_be_outdated(host, end, violation):
+@pytest.mark.parametrize(
+    ("start", "end", "violation"),
+    [
+        (245, 245, ""),
+        (246, 300, "image old is removed although its disk is not full"),
+        (0, 4, "image old is removed although its disk is not full"),
+        (0, 5, ""),
+    ],
+)
+def test_delayed_collection_may_be_outdated(host, start, end, violation):
     host.loop.now = 245.0
-    host.invariants.delays.append((0.0, float(end)))
+    host.invariants.delays.append((float(start), float(end)))
 
     host.remove_image("old")
 
@@ -124,6 +141,7 @@ def test_earlier_pressure_is_forgotten(host):
     ("offset", "delay", "age", "removable"),
     [
         (0.0, None, 181.0, ["old"]),
+        (0.0, None, 180.0, ["old"]),
         (0.0, None, 179.0, []),
         (5.0, None, 181.0, []),
         (0.0, (0.0, 50.0), 181.0, ["old"]),

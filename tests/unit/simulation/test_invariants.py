@@ -8,7 +8,7 @@ from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.simulation.pods import RULE_CODE
 from nodeagent.simulation.restart_rate import MOST_STARTS
 
-from .host import START, api_pod
+from .host import START, Host, api_pod
 
 # --- starts
 
@@ -655,3 +655,139 @@ def test_permitted_restart_of_an_existing_pod_is_not_forgotten(host):
     host.start(host.container(sandbox, "web"))
 
     assert host.violation == ""
+
+
+@pytest.mark.parametrize("now", [129.0, 130.0])
+def test_sidecar_in_a_stopped_sandbox_has_the_time_since_the_first_stop(host, now):
+    host.add("a", grace=30, spec={"initContainers": [{"name": "sidecar", "restartPolicy": "Always"}]})
+    sandbox = host.sandbox("a")
+    sidecar, web = (host.start(host.container(sandbox, name)) for name in ("sidecar", "web"))
+    web.requested_at, sidecar.requested_at, host.loop.now = 100.0, 120.0, now
+
+    host.end(sidecar, "sandbox")
+
+    assert (host.violation == "") == (now == 130.0)
+
+
+@pytest.mark.parametrize("now", [128.0, 129.0])
+def test_sidecar_has_the_rest_of_the_grace_period(host, now):
+    host.add("a", grace=30, spec={"initContainers": [{"name": "sidecar", "restartPolicy": "Always"}]})
+    sandbox = host.sandbox("a")
+    sidecar, web = (host.start(host.container(sandbox, name)) for name in ("sidecar", "web"))
+    web.requested_at, sidecar.requested_at, host.loop.now = 100.0, 120.0, now
+
+    host.end(sidecar, "killed")
+
+    assert (host.violation == "") == (now == 129.0)
+
+
+def test_stop_of_an_unknown_or_ended_container_is_permitted(host):
+    host.add("a", spec={"initContainers": [{"name": "sidecar", "restartPolicy": "Always"}]})
+    sandbox = host.sandbox("a")
+    sidecar, main = (host.start(host.container(sandbox, name)) for name in ("sidecar", "main"))
+    host.end(sidecar)
+
+    host.stop(sidecar)
+    host.stop(SimpleNamespace(id="unknown"))
+
+    assert host.violation == "" and main.running
+
+
+def test_probe_before_the_startup_probe_has_succeeded_is_a_violation(host):
+    host.add("a", container={"name": "web", "startupProbe": {}})
+    host.add("b")
+    web, other = (host.start(host.container(host.sandbox(uid))) for uid in "ab")
+    host.invariants.probed(other)
+    assert host.violation == ""
+
+    host.invariants.probed(web)
+
+    assert host.violation == "web of pod a is probed before its startup probe has succeeded"
+
+
+def test_restart_counts_of_retained_pods_are_remembered(host):
+    for uid in "abc":
+        host.add(uid)
+        host.change(uid, restarts=3)
+    host.delete("a")
+    host.delete("b")
+    host.invariants.forget(1)
+
+    violations = {}
+    for uid in "abc":
+        host._notify("MODIFIED", api_pod(uid, restarts=1), api_pod(uid, restarts=3))
+        violations[uid], host.invariants.violation = host.violation, ""
+
+    text = "restart count of ('{}', 'web') decreases from 3 to 1"
+    assert violations == {"a": "", "b": text.format("b"), "c": text.format("c")}
+
+
+# --- pressure
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A node whose resources can run low."""
+    (tmp_path / "small").mkdir()
+    return Host(tmp_path / "small", has_pressure=True)
+
+
+def test_removals_of_images_are_verified_on_a_node_with_pressure(host, small):
+    for each in (host, small):
+        each.pull("old")
+        each.loop.now = 200.0
+        each.remove_image("old")
+
+    assert host.violation == ""
+    assert small.violation == "image old is removed although its disk is not full"
+
+
+def test_stops_of_evicted_pods_are_verified(small):
+    small.add("a")
+    container = small.start(small.container(small.sandbox("a")))
+    small.leave(100)
+    small.stop(SimpleNamespace(id="unknown"))
+    small.stop(container, 60)
+    assert small.violation == ""
+
+    small.evict("a")
+    small.stop(container, 60)
+
+    assert small.violation == "the evicted pod a has 60 s to end instead of 2 s"
+
+
+def test_conditions_are_verified_on_a_node_with_pressure(host, small):
+    for each in (host, small):
+        each.report(ready="True", pressures={"MemoryPressure": "True"})
+
+    assert host.violation == ""
+    assert small.violation == "the node reports MemoryPressure without pressure"
+
+
+def test_lasting_pressure_and_evicted_pods_are_verified(host, small):
+    small.loop.now = 200.0
+    small.leave(600)
+    small.loop.now += 60
+    for each in (host, small):
+        each.invariants.verify_pressure()
+        each.invariants.verify_evicted()
+    assert host.violation == ""
+    assert small.violation == "the node does not report MemoryPressure, although it lasts for 60 s"
+
+    small.invariants.violation = ""
+    small.add("a", phase="Running")
+    small.evict("a")
+    small.invariants.verify_evicted()
+
+    assert small.violation == "the evicted pod a has the phase Running"
+
+
+def test_end_of_a_pod_is_verified_once(small):
+    small.add("a")
+
+    small.change("a", phase="Failed", status={"reason": "Evicted"})
+    first, small.invariants.violation = small.violation, ""
+    small.change("a", phase="Failed", status={"reason": "Evicted", "message": "x"})
+
+    assert first == "pod a is reported as evicted, but it was not"
+    assert small.violation == ""

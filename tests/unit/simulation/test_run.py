@@ -10,6 +10,7 @@ import pytest
 from nodeagent.base.simulation.loop import SimulatedLoop
 from nodeagent.base.simulation.steps import CALM_SECONDS, ROUND_SECONDS, Step
 from nodeagent.simulation import run as module
+from nodeagent.simulation.steps import PRESSURES
 
 CALM = ROUND_SECONDS - CALM_SECONDS
 
@@ -125,3 +126,26 @@ def test_growth_of_memory_is_a_violation_at_the_end(run, growth):
     run.growth = growth
 
     assert run.run(hours=2).violation == growth
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("create_pod", {"shuts_down": False, "has_pressure": False}),
+        ("shut_down", {"shuts_down": True, "has_pressure": False}),
+        (next(iter(PRESSURES)), {"shuts_down": False, "has_pressure": True}),
+    ],
+)
+@pytest.mark.parametrize("plugins", [None, {"mine": object()}])
+def test_node_has_the_components_that_the_steps_need(monkeypatch, kind, options, plugins):
+    created = []
+
+    def node(_seed, _loop, _directory, found, **given):
+        created.append((found, given))
+        raise LookupError
+
+    monkeypatch.setattr(module, "Node", node)
+    with pytest.raises(LookupError):
+        module.simulate(1, [Step(1.0, kind, {})], 1, plugins)
+
+    assert created == [(plugins or {}, options)]

@@ -437,3 +437,27 @@ def test_call_fails_with_its_probability(node):
 
     assert 50 < failed.count(True) < 150
     assert not isinstance(node.call("Version"), RuntimeProblem)
+
+
+def test_removal_of_an_image_changes_the_store_once(node, sandbox):
+    node.runtime.add_image("unused:1")
+    changes = node.observer.changes
+
+    for _ in range(2):
+        node.call("RemoveImage", image=cri.ImageSpec(image="unused:1"))
+
+    assert node.observer.changes == changes + 1
+    assert [image.id for image in node.call("ListImages").images] == ["app:1"] or len(node.runtime.images) == 1
+
+
+@pytest.mark.parametrize(("running", "recorded"), [(True, 1), (False, 0)])
+def test_removal_of_an_image_in_use_is_recorded(node, sandbox, running, recorded):
+    container = node.start(sandbox)
+    if not running:
+        node.runtime.exit(container, 0)
+    node.runtime.add_image("other:1")
+
+    for name in ("app:1", "other:1"):
+        node.call("RemoveImage", image=cri.ImageSpec(image=name))
+
+    assert sum("which is in use" in str(entry) for entry in node.runtime._trace.recent) == recorded
