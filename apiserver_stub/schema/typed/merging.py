@@ -53,7 +53,7 @@ def _merge_lists(live: list[Any], config: list[Any], shape: Shape) -> list[Any]:
                 left += 1
                 continue
             is_next = right < len(rights) and element == rights[right]
-            if not is_next and right < len(rights) and shared and shared[-1] != element:
+            if not is_next and shared and shared[-1] != element:
                 left += 1  # Another shared item comes first.
                 continue
             if is_next or element in merged:

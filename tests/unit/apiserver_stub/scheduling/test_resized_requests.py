@@ -44,3 +44,13 @@ def test_highest_pod_level_request_is_reserved() -> None:
     status = {"resources": {"requests": {"cpu": "2"}}, "allocatedResources": {"cpu": "1"}}
 
     assert with_reserved_requests(spec, status)["resources"]["requests"] == {"cpu": "2"}
+
+
+@pytest.mark.parametrize(("policy", "cpu"), [("Always", "2"), (None, "1")])
+def test_requests_of_sidecars_only_are_reserved_among_init_containers(policy: str | None, cpu: str) -> None:
+    container = {"name": "main", "resources": {"requests": {"cpu": "1"}}}
+    spec = {"initContainers": [{**container, **({"restartPolicy": policy} if policy else {})}], "containers": []}
+
+    found = with_reserved_requests(spec, {"initContainerStatuses": reported("2", "1")})
+
+    assert found["initContainers"][0]["resources"]["requests"]["cpu"] == cpu

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
+
 from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.authn.authenticators import Rejected
 from apiserver_stub.authz import ALLOW, AuthorizationResult, Chain
@@ -95,6 +97,8 @@ async def test_invalid_reviews_are_rejected() -> None:
     ):
         response = await api.request("POST", target, obj)
         assert (response.code, message in response.message) == (code, True), (target, obj, response.body)
+        if code == 422:
+            assert msgspec.json.decode(response.body)["details"].keys() == {"group", "causes"}
 
 
 async def test_users_of_tokens_are_returned() -> None:

@@ -99,3 +99,16 @@ async def test_invalid_message_closes_the_connection(frames: bytes, status: int)
 
     assert await received(socket) == []
     assert line.written == b"\x88\x02" + status.to_bytes(2)
+
+
+@pytest.mark.parametrize(("last", "paused"), [(32767, False), (32768, True)])
+async def test_reading_is_paused_at_the_limit_and_resumed_below_it(last: int, paused: bool) -> None:
+    socket, line = connected()
+    for size in (*[32768] * (QUEUED_BYTES // 32768 - 1), last):
+        assert not line.paused
+        socket.data_received(masked(BINARY, b"x" * size))
+    assert line.paused is paused
+
+    await anext(socket.messages())
+
+    assert not line.paused
