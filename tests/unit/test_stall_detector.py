@@ -1,6 +1,7 @@
 """Tests for the stall detector: blocking code is named, and blocking hooks of third-party plugins are interrupted."""
 
 import asyncio
+import signal
 import threading
 import time
 
@@ -10,7 +11,7 @@ from nodeagent import hookimpl
 from nodeagent.errors import PluginError
 from nodeagent.plugin_containment import StallPolicy
 from nodeagent.pluginmanager import PluginManager
-from nodeagent.stall_detector import StallDetector
+from nodeagent.stall_detector import INTERRUPT, StallDetector
 
 POLICY = StallPolicy(report_seconds=0.1, interrupt_seconds=0.2, watchdog_seconds=60)
 
@@ -121,3 +122,31 @@ async def test_thread_ends_with_the_detector():
         if thread.name == "stall-detector":
             await asyncio.to_thread(thread.join, 30)
     assert "stall-detector" not in [thread.name for thread in threading.enumerate()]
+
+
+@pytest.mark.parametrize(("hook", "owner", "plugin"), [(False, "mine", "mine"), (True, "mine", "slow")])
+async def test_code_of_a_plugin_is_named_outside_of_its_hooks(monkeypatch, hook, owner, plugin):
+    async def blocks():
+        time.sleep(0.6)
+
+    watched = Watched()
+    monkeypatch.setattr(watched.plugins, "owner_of", lambda file: owner if "test_stall_detector" in file else "")
+
+    await (watched.call(Sleeps(0.6), origin="nodeagent") if hook else watched.run(blocks()))
+
+    assert [stall.plugin for stall in watched.stalls] == [plugin]
+
+
+async def test_signal_handler_is_restored():
+    def handler(*_):
+        pass
+
+    before = signal.signal(INTERRUPT, handler)
+    try:
+        watched = Watched()
+        watched.ended.set()
+        await watched.run(asyncio.sleep(0))
+        await asyncio.sleep(0)
+        assert signal.getsignal(INTERRUPT) is handler
+    finally:
+        signal.signal(INTERRUPT, before or signal.SIG_DFL)

@@ -218,3 +218,16 @@ def test_tasks_have_their_name_or_a_number(loop):
         await asyncio.gather(*tasks)
 
     loop.run_until_complete(main())
+
+
+def test_futures_and_tasks_are_equal_only_to_themselves(loop):
+    async def nothing():
+        pass
+
+    futures = [loop.create_future(), loop.create_future()]
+    tasks = [loop.create_task(nothing()) for _ in range(2)]
+
+    for first, second in (futures, tasks):
+        assert first == first and first != second
+        assert len({first, second, first}) == 2
+    loop.run_until_complete(asyncio.gather(*tasks))
