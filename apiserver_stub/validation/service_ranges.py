@@ -10,7 +10,7 @@ from apiserver_stub.apimachinery.status import Cause, invalid_each, invalid_valu
 from apiserver_stub.validation.address_rules import AddressRules
 from apiserver_stub.validation.addresses import ADDRESS_RULE, family, parse_address, parse_cidr, validate_legacy_address
 from apiserver_stub.validation.names import path_problems
-from nodeagent.base.gointeger import parse_digits
+from nodeagent.base.gointeger import IntegerError, parse_int64
 from nodeagent.base.names import subdomain_problems
 from nodeagent.base.release import OLDEST, Release
 
@@ -105,8 +105,9 @@ def _errors(block: str, field: str, release: Release) -> Iterator[Cause]:
 
 def _early_errors(block: str, field: str) -> Iterator[Cause]:
     host, slash, length = block.rpartition("/")
+    is_plain = slash and "%" not in host and length.isascii() and length.isdigit()
     try:
-        interface = ip_interface(block) if slash and length.isascii() and length.isdigit() else None
+        interface = ip_interface(block) if is_plain else None
     except ValueError:
         interface = None
     if interface is None or (len(length) > 1 and length.startswith("0")):
@@ -141,10 +142,16 @@ def _prefix_error(host: str, length: str, slash: str) -> str:
         address = ip_address(host)
     except ValueError:
         return f"ParseAddr({quote(host)}): {_parse_error(host)}"
+    if isinstance(address, IPv6Address) and address.scope_id is not None:
+        return "IPv6 zones cannot be present in a prefix"
+    problem = f"bad bits after slash: {quote(length)}"
     if not (length.isascii() and length.isdigit()) or (len(length) > 1 and length.startswith("0")):
-        return f"bad bits after slash: {quote(length)}"
-    number = parse_digits(length)
-    return "invalid prefix" if number is not None and number <= address.max_prefixlen else "prefix length out of range"
+        return problem
+    try:
+        parse_int64(length)
+    except IntegerError:
+        return problem
+    return "prefix length out of range"
 
 
 def _parse_error(text: str) -> str:
