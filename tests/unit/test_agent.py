@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from nodeagent import agent as module
+from nodeagent.base.release import Release, SelectedRelease
 from nodeagent.errors import RuntimeUnavailable
 from nodeagent.testing import FakeRuntime, make_container, make_pod
+from nodeagent.testing import agent as agent_module
 from nodeagent.testing.agent import running_agent
 
 
@@ -56,3 +59,16 @@ async def test_containers_are_listed_before_the_pods_are_started(tmp_path, monke
         await agent.run_pods(make_pod("web", containers=[make_container("main")]))
 
         assert agent.status("web").phase == "Running"
+
+
+@pytest.mark.parametrize(("minor", "is_checked"), [(31, False), (32, True)])
+async def test_loops_are_health_checks_since_1_32(tmp_path, monkeypatch, minor, is_checked):
+    monkeypatch.setattr(module.PluginLoops, "health_checks", lambda _self: {"loop": lambda: "stuck"})
+    load = agent_module._loaded
+
+    def loaded(*arguments):
+        return replace(load(*arguments), release=SelectedRelease(Release(1, minor)))
+
+    monkeypatch.setattr(agent_module, "_loaded", loaded)
+    async with running_agent(tmp_path, {}) as agent:
+        assert ("loop" in agent.agent._loop_checks) == is_checked

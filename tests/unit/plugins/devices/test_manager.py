@@ -758,3 +758,19 @@ async def test_disconnection_is_logged_once_per_error(make_devices, clock, caplo
 
     errors = [record.err for record in caplog.records if "ListAndWatch ended" in record.message]
     assert errors == ["refused", "timed out"]
+
+
+async def test_pod_waits_for_a_provider_that_disconnects_during_an_allocation(make_devices, context):
+    first, second = FakeDeviceProvider(), FakeDeviceProvider("example.com/other")
+    first.hang("allocate")
+    devices = await started(make_devices(first, second))
+    limits = {"limits": {WIDGET: "1", "example.com/other": "1"}}
+    pod = make_pod("web", containers=[make_container("main", resources=limits)])
+    assert await admit(devices, context, pod) is None
+    preparing = asyncio.create_task(devices.prepare_pod(pod))
+    await settle()
+    devices.reservations.resources["example.com/other"].disconnect(0, "gone")
+    first.recover()
+
+    with pytest.raises(DevicesNotReady, match=r"device plugin of example.com/other is not connected"):
+        await preparing
