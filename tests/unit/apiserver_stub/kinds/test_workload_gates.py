@@ -79,6 +79,19 @@ def test_max_unavailable_of_stateful_sets_needs_its_gate() -> None:
     assert "maxUnavailable" not in disabled["updateStrategy"]["rollingUpdate"]
 
 
+@pytest.mark.parametrize("stored", [True, False])
+def test_disabled_field_of_a_stored_stateful_set_is_kept(stored: bool) -> None:
+    found = resource("apps", "statefulsets", "--feature-gates=MaxUnavailableStatefulSet=false")
+    rolling = {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}}}
+    new, old = ({"metadata": {"name": "a"}, "spec": {"template": TEMPLATE, **spec}} for spec in (rolling, {}))
+    if stored:
+        old = copy.deepcopy(new)
+
+    found.strategy.prepare_update(new, old, "")
+
+    assert ("maxUnavailable" in new["spec"]["updateStrategy"]["rollingUpdate"]) is stored
+
+
 @pytest.mark.row("gate.ElasticIndexedJob")
 @pytest.mark.parametrize("elastic", [True, False])
 def test_completions_of_indexed_jobs_change_only_with_the_gate(elastic: bool) -> None:

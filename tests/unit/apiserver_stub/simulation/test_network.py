@@ -152,9 +152,11 @@ def test_server_closes_after_its_data(harness: Harness) -> None:
     transport.close()
     assert transport.is_closing()
     transport.write(b"late")
+    assert transport.get_write_buffer_size() == 1
     harness.run()
     transport.close()
     transport.write(b"late")
+    assert transport.get_write_buffer_size() == 0
     connection.send(b"z")
     harness.run()
 

@@ -34,3 +34,9 @@ def test_few_rejections_per_second_keep_the_retry_time() -> None:
     retry = RetryAfter()
 
     assert {reported(retry, second, 2) for second in range(50)} == {1}
+
+
+def test_three_rejections_per_second_double_the_retry_time() -> None:
+    retry = RetryAfter()
+
+    assert [reported(retry, second, 3) for second in range(4)] == [1, 2, 2, 4]

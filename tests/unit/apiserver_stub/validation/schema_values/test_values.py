@@ -48,6 +48,7 @@ def errors(schema: dict[str, Any], value: Any, old: Any = UNKNOWN) -> list[str]:
             'a: Invalid value: "ab": a in body should be at least 3 chars long',
         ),
         ({"type": "string", "pattern": "^b"}, "ab", "a: Invalid value: \"ab\": a in body should match '^b'"),
+        ({"type": "string", "enum": ["x", 1]}, "y", 'a: Unsupported value: "y": supported values: "x", "1"'),
         ({"type": "string", "enum": ["x", "y"]}, "z", 'a: Unsupported value: "z": supported values: "x", "y"'),
         ({"type": "string", "format": "ipv4"}, "x", 'a: Invalid value: "x": a in body must be of type ipv4: "x"'),
         ({"type": "array", "items": {}, "maxItems": 1}, [1, 2], "a: Too many: 2: must have at most 1 items"),
@@ -79,6 +80,8 @@ def test_violated_rules_are_reported_as_upstream(schema: dict[str, Any], value: 
     [
         ({"type": "integer"}, 2.0),
         ({"type": "number"}, 2),
+        ({"type": "number", "enum": [1.5, 2]}, 1.5),
+        ({"type": "number", "enum": [1.5, 2]}, 2.0),
         ({"type": "string", "nullable": True}, None),
         ({"type": "string", "format": "unknown"}, "x"),
         ({"type": "array", "items": {"type": "string"}}, ["a"]),
