@@ -96,11 +96,11 @@ def test_quota_requires_no_requests_of_the_containers_of_such_a_pod() -> None:
     assert not_given(pod(), {"requests.memory"}, "kubernetes.io") == "must specify requests.memory for: web"
 
 
-@pytest.mark.parametrize(
-    ("pages", "expected"), [("4Mi", []), ("6Mi", ["Invalid spec.resources.limits[hugepages-2Mi]"])]
-)
-def test_huge_pages_of_the_containers_are_within_those_of_the_pod(pages: str, expected: list[str]) -> None:
+@pytest.mark.parametrize(("pages", "members"), [("4Mi", []), ("6Mi", ["requests", "limits"])])
+def test_huge_pages_of_the_containers_are_within_those_of_the_pod(pages: str, members: list[str]) -> None:
     of_pod = {"limits": {"hugepages-2Mi": "8Mi", "memory": "1Gi"}}
     of_container = {"limits": {"hugepages-2Mi": pages, "memory": "64Mi"}}
 
-    assert errors(sized(of_pod, of_container, of_container)) == expected
+    problems = errors(sized(of_pod, of_container, of_container))
+
+    assert problems == [f"Invalid spec.resources.{member}[hugepages-2Mi]" for member in members]

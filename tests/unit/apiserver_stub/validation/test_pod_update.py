@@ -200,3 +200,13 @@ def test_static_pods_have_no_ephemeral_containers() -> None:
     old = pod(metadata={"annotations": {"kubernetes.io/config.mirror": "a"}}, nodeName="node-1")
 
     assert found(validate_ephemeral_update(old, old, _OPTIONS)) == ["Forbidden "]
+
+
+def test_error_names_the_changed_fields() -> None:
+    old = pod(nodeName="node-1", hostname="a")
+    new = copy.deepcopy(old)
+    new["spec"] |= {"nodeName": "node-2", "subdomain": "b"}
+
+    (cause,) = validate_pod_update(new, old, _OPTIONS)
+
+    assert cause.message.endswith("\nchanged: nodeName, subdomain")
