@@ -580,6 +580,7 @@ RIGHT = [
     "podsPerCore: 110",
     "podCIDR: 10.88.0.0/16,fd00::/64",
     "podPidsLimit: -1",
+    "cgroupsPerQOS: false\nenforceNodeAllocatable: []\npodPidsLimit: 0",
     "nodeStatusMaxImages: -1",
     "nodeStatusMaxImages: 0",
     "registerWithTaints: [{key: example.com/gpu, value: a, effect: NoSchedule}, {key: x, effect: NoExecute}]",

@@ -43,3 +43,9 @@ def test_all_stated_profiles_are_found():
     )
 
     assert sorted(profile.type for profile in apparmor_profiles(pod)) == ["Localhost", "Localhost", "Unconfined"]
+
+
+def test_contexts_without_a_profile_state_none():
+    pod = make_pod(containers=[make_container("main", security_context={"runAsUser": 1})], security_context={})
+
+    assert list(apparmor_profiles(pod)) == []

@@ -7,6 +7,8 @@ import os
 import shutil
 from pathlib import Path
 
+import pytest
+
 from nodeagent_plugins.routes_logs.watch import Watches
 
 
@@ -59,3 +61,17 @@ async def test_deleted_directory_notifies_and_is_released(tmp_path: Path) -> Non
 async def test_missing_directory_is_not_watched(tmp_path: Path) -> None:
     async with Watches().watching(str(tmp_path / "none")) as changed:
         assert not changed.is_set()
+
+
+@pytest.mark.parametrize(("kind", "messages"), [("missing", []), ("loop", ["Failed to watch log directory, polling"])])
+async def test_only_unexpected_errors_are_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str, messages: list[str]
+) -> None:
+    before = descriptors()
+    (tmp_path / "loop").symlink_to("loop")
+
+    async with Watches().watching(str(tmp_path / kind)) as changed:
+        assert not changed.is_set()
+
+    assert caplog.messages == messages
+    assert descriptors() == before
