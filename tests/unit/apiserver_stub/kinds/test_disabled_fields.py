@@ -9,7 +9,7 @@ import pytest
 
 from apiserver_stub.feature_gates import build_gates
 from apiserver_stub.kinds import admission, autoscaling, coordination, deployments, disruption, pods
-from apiserver_stub.kinds.disabled_fields import drop_from_status
+from apiserver_stub.kinds.disabled_fields import drop_from_node, drop_from_status
 from apiserver_stub.kinds.registry import Strategy
 from apiserver_stub.options import parse
 from nodeagent.base.release import Release
@@ -318,3 +318,16 @@ def test_resources_of_pods_need_a_gate_unless_they_are_stored(name: str, stored:
     drop_from_status(build_gates({"InPlacePodLevelResourcesVerticalScaling": False}, release), new, old)
 
     assert (name in new["status"]) is stored
+
+
+@pytest.mark.parametrize(
+    ("enabled", "stored", "kept"),
+    [(False, [], False), (False, [{"name": ""}], True), (True, [], True), (True, [{"name": ""}], True)],
+)
+def test_runtime_handlers_of_nodes_are_dropped_unless_stored(enabled: bool, stored: list[Any], kept: bool) -> None:
+    gates = build_gates({"RecursiveReadOnlyMounts": enabled, "UserNamespacesSupport": False}, Release(1, 30))
+    node = {"status": {"runtimeHandlers": [{"name": "runc"}]}}
+
+    drop_from_node(gates, node, {"status": {"runtimeHandlers": stored}} if stored else None)
+
+    assert ("runtimeHandlers" in node["status"]) is kept

@@ -84,6 +84,19 @@ async def test_pods_from_before_a_restart_are_found_and_removed(agent, kernel, s
     assert await manager.pods() == []
 
 
+async def test_removed_slices_of_pods_are_detected(agent, kernel, systemd):
+    _, manager = agent(cgroup_driver="systemd")
+    await manager.start()
+    await manager.ensure_pod(POD)
+    assert await manager.exists(POD)
+
+    for directory in kernel.directories(f"/kubepods.slice/{SLICE}"):
+        directory.rmdir()
+    await manager.update()
+
+    assert not await manager.exists(POD)
+
+
 async def test_reserved_slices_get_their_limits(agent, kernel, systemd):
     systemd.units["system.slice"] = {}
     kernel.make("/system.slice")

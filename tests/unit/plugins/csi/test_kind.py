@@ -340,8 +340,9 @@ async def test_driver_objects_are_awaited_until_they_are_listed(harness, monkeyp
         await DriverObjects(harness.api, clock).find("d")
 
 
-async def test_usage_is_required_of_a_volume_that_is_not_known_to_be_healthy(make_harness):
-    harness = await make_harness(capabilities=[STAGE, STATS], release=(1, 32))
+@pytest.mark.parametrize(("capabilities", "release"), [([STAGE, STATS], (1, 32)), ([STAGE, STATS, CONDITION], (1, 31))])
+async def test_usage_is_required_of_a_volume_that_is_not_known_to_be_healthy(make_harness, capabilities, release):
+    harness = await make_harness(capabilities=capabilities, release=release)
     harness.context.gates = make_gates(CSIVolumeHealth=True)
     harness.service.usage = []
 

@@ -38,16 +38,22 @@ class Response:
 
 
 class Session:
-    """HTTP session with responses by URL; records the requests with their credentials."""
+    """HTTP session with responses by URL; records the requests with their credentials.
+
+    A challenge is sent to the first request of a URL in *challenges* only.
+    """
 
     def __init__(self, responses: dict[str, tuple[int, dict[str, str], bytes]]) -> None:
         self._responses = responses
+        self.challenges: dict[str, str] = {}
         self.seen: list[tuple[str, str]] = []
 
     @contextlib.asynccontextmanager
     async def get(self, url: str, headers=None, **_options: object):
         self.seen.append((url, (headers or {}).get("Authorization", "")))
-        yield Response(url, *self._responses.get(url, (404, {}, b"")))
+        challenge = self.challenges.pop(url, None)
+        response = (401, {"WWW-Authenticate": challenge}, b"") if challenge else self._responses.get(url)
+        yield Response(url, *(response or (404, {}, b"")))
 
     post = get
 
@@ -77,6 +83,16 @@ async def test_challenge_of_a_redirect_target_gets_no_credentials():
 
     assert [url for url, _ in session.seen] == [f"{HOME}blobs/{digest_of(body)}", OTHER]
     assert {authorization for _, authorization in session.seen} == {""}
+
+
+async def test_redirect_target_gets_no_credentials():
+    body = b"blob"
+    home = f"{HOME}blobs/{digest_of(body)}"
+    made, session = registry({home: (307, {"Location": OTHER}, b""), OTHER: (200, {}, body)})
+    session.challenges[home] = "Basic"
+
+    assert await made.document(blob(body)) == body
+    assert session.seen == [(home, ""), (home, Credentials("user", "password").basic), (OTHER, "")]
 
 
 @pytest.mark.parametrize(
