@@ -746,3 +746,16 @@ def test_runtime_endpoint_is_required(rejected):
 )
 def test_accepted_setting_causes_a_warning(load_text, text, warning):
     assert any(warning in text_of_warning for text_of_warning in load_text(text).warnings)
+
+
+@pytest.mark.parametrize(
+    ("behavior", "release", "warned"),
+    [("UnlimitedSwap", "1.29", False), ("UnlimitedSwap", "1.30", True), ("LimitedSwap", "1.30", False)],
+)
+def test_unlimited_swap_is_not_part_of_later_releases(load_text, behavior, release, warned):
+    text = f"memorySwap: {{swapBehavior: {behavior}}}\nfeatureGates: {{NodeSwap: true}}"
+
+    warnings = load_text(text, f"--compatibility-version={release}").warnings
+
+    expected = "memorySwap.swapBehavior: UnlimitedSwap is not part of releases since 1.30; use LimitedSwap"
+    assert (expected in warnings) is warned

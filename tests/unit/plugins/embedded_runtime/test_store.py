@@ -8,7 +8,7 @@ import pytest
 
 from nodeagent_plugins.embedded_runtime.errors import FailedPrecondition, NotFound
 from nodeagent_plugins.embedded_runtime.images.loading import Loader
-from nodeagent_plugins.embedded_runtime.images.store import Image, ImageStore
+from nodeagent_plugins.embedded_runtime.images.store import Image, ImageStore, tree_usage
 
 
 def image(number, **fields):
@@ -115,3 +115,17 @@ async def test_ended_loads_use_no_memory(store):
     await loader.load(document, None, 0, tag="localhost/x:1")
 
     assert len(loader._locks) == len(store._held) == 0
+
+
+def test_usage_counts_hard_links_once(tmp_path):
+    first, below = tmp_path / "first", tmp_path / "below"
+    first.write_bytes(b"x" * 10_000)
+    below.mkdir()
+    (below / "link").hardlink_to(first)
+    (below / "other").write_bytes(b"y" * 10_000)
+    (below / "symlink").symlink_to(first)
+
+    total, files = tree_usage(tmp_path)
+
+    paths = (first, below, below / "other", below / "symlink")
+    assert (total, files) == (sum(path.lstat().st_blocks for path in paths) * 512, 4)
