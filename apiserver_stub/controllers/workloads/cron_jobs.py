@@ -75,6 +75,9 @@ class CronJobs(OwnerController):
         for uid, job in by_uid.items():
             finished = finished_condition(job)
             if finished is None and uid not in active:
+                if self._is_scheduled(job, status):  # The write of the status after its creation failed.
+                    left.append(_reference(job))
+                    continue
                 saw = "Saw a job that the controller did not create or forgot"  # wording: ok
                 text = f"{saw}: {job['metadata']['name']}"
                 self.events.record(owner, "Warning", "UnexpectedJob", "", text)
@@ -87,6 +90,16 @@ class CronJobs(OwnerController):
         else:
             status.pop("active", None)
         return status
+
+    def _is_scheduled(self, job: Object, status: Object) -> bool:
+        """Return whether this controller created *job* for a time; the latest one is recorded in *status*."""
+        time = parse_time((job["metadata"].get("annotations") or {}).get(self._scheduled_annotation))
+        if time is None:
+            return False
+        latest = parse_time(status.get("lastScheduleTime"))
+        if latest is None or time > latest:
+            status["lastScheduleTime"] = objects.format_time(time.astimezone(UTC))
+        return True
 
     async def _start_due(self, owner: Object, status: Object) -> None:
         """Create the Job that is due, and queue *owner* for the next time.
@@ -120,9 +133,7 @@ class CronJobs(OwnerController):
             active = []
         job = await self._create(owner, name, due, zone)
         if job is not None:
-            reference = {name: job["metadata"][name] for name in ("namespace", "name", "uid", "resourceVersion")}
-            reference |= {"kind": "Job", "apiVersion": "batch/v1"}
-            status["active"] = [*active, reference]
+            status["active"] = [*active, _reference(job)]
             status["lastScheduleTime"] = objects.format_time(due)
 
     def _schedule(self, owner: Object) -> tuple[Schedule, tzinfo | None] | None:
@@ -233,3 +244,8 @@ class CronJobs(OwnerController):
 
     def _again(self, owner: Object, seconds: float) -> None:
         self.queue.add_after(self.owner.key(owner["metadata"]["namespace"], owner["metadata"]["name"]), seconds)
+
+
+def _reference(job: Object) -> Object:
+    reference = {name: job["metadata"][name] for name in ("namespace", "name", "uid", "resourceVersion")}
+    return reference | {"kind": "Job", "apiVersion": "batch/v1"}

@@ -185,18 +185,33 @@ async def test_history_keeps_the_latest_jobs_of_each_result() -> None:
 
 
 async def test_missing_and_unexpected_jobs_are_reported() -> None:
+    owner = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "tick", "uid": "u", "controller": True}
+    metadata = {"name": "manual", "namespace": "default", "uid": "m", "ownerReferences": [owner]}
     async with cluster(MeteredStore(), FakeClock(), "cronjob-controller") as found:
-        await create_before(found, 300, tick())
-        (job,) = found.list(JOBS)
-        name = job["metadata"]["name"]
-        await found.set_status(CRON_JOBS, TICK, active=None)
-        await found.change(CRON_JOBS, TICK, failedJobsHistoryLimit=1)
+        found.store.put(JOBS, {"metadata": metadata, "spec": job_spec()})
+        await create_before(found, 0, tick("0 0 1 1 *"))
         unexpected = found.notes()
         await found.set_status(CRON_JOBS, TICK, active=[{"name": "lost", "uid": "lost"}])
         await found.change(CRON_JOBS, TICK, failedJobsHistoryLimit=2)
         assert "Active job went missing: lost" in found.notes()
         assert "active" not in found.read(CRON_JOBS, TICK)["status"]
-    assert any(note.endswith(f"did not create or forgot: {name}") for note in unexpected)
+    assert any(note.endswith("did not create or forgot: manual") for note in unexpected)
+
+
+@pytest.mark.parametrize("written", [None, "2020-01-01T00:00:00Z", "2030-01-01T00:00:00Z"])
+async def test_job_that_the_status_does_not_list_is_active(written: str | None) -> None:
+    """A write of the status that fails after the creation of a job must not start another one."""
+    async with cluster(MeteredStore(), FakeClock(), "cronjob-controller") as found:
+        await create_before(found, 300, tick(concurrencyPolicy="Forbid"))
+        (job,) = found.list(JOBS)
+        expected = found.read(CRON_JOBS, TICK)["status"]
+        await found.set_status(CRON_JOBS, TICK, active=None, lastScheduleTime=written)
+        await found.change(CRON_JOBS, TICK, failedJobsHistoryLimit=1)
+        restored = found.read(CRON_JOBS, TICK)["status"]
+        await found.advance(301)
+        assert found.list(JOBS) == [job]
+    times = [time for time in (expected["lastScheduleTime"], written) if time]
+    assert restored == {**expected, "lastScheduleTime": max(times)}
 
 
 async def test_deleted_cron_job_starts_no_job() -> None:
