@@ -75,8 +75,10 @@ class CronJobs(OwnerController):
         for uid, job in by_uid.items():
             finished = finished_condition(job)
             if finished is None and uid not in active:
-                if self._is_scheduled(job, status):  # The write of the status after its creation failed.
-                    left.append(_reference(job))
+                if (due := self._scheduled_time(job)) is not None:
+                    left.append(_reference(job))  # The write of the status after its creation failed.
+                    latest = max(due, parse_time(status.get("lastScheduleTime")) or due)
+                    status["lastScheduleTime"] = objects.format_time(latest.astimezone(UTC))
                     continue
                 saw = "Saw a job that the controller did not create or forgot"  # wording: ok
                 text = f"{saw}: {job['metadata']['name']}"
@@ -91,15 +93,9 @@ class CronJobs(OwnerController):
             status.pop("active", None)
         return status
 
-    def _is_scheduled(self, job: Object, status: Object) -> bool:
-        """Return whether this controller created *job* for a time; the latest one is recorded in *status*."""
-        time = parse_time((job["metadata"].get("annotations") or {}).get(self._scheduled_annotation))
-        if time is None:
-            return False
-        latest = parse_time(status.get("lastScheduleTime"))
-        if latest is None or time > latest:
-            status["lastScheduleTime"] = objects.format_time(time.astimezone(UTC))
-        return True
+    def _scheduled_time(self, job: Object) -> datetime | None:
+        """Return the time for which this controller created *job*, ``None`` if it did not."""
+        return parse_time((job["metadata"].get("annotations") or {}).get(self._scheduled_annotation))
 
     async def _start_due(self, owner: Object, status: Object) -> None:
         """Create the Job that is due, and queue *owner* for the next time.
