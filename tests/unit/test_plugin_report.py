@@ -3,6 +3,7 @@
 import asyncio
 import json
 import mmap
+import time
 
 import msgspec
 import pytest
@@ -29,7 +30,7 @@ class Policy:
 
 
 async def report_after(*results, failures=3):
-    manager, clock = PluginManager(), FakeClock()
+    manager, clock = PluginManager(), FakeClock(time.monotonic())  # Quarantines use the time of the host.
     manager.register(Policy(list(results)), name="policy", version="1.2", origin="acme-policy")
     manager.contain(QuarantinePolicy(failures=failures))
     for _ in results:

@@ -155,7 +155,7 @@ async def test_unchanged_status_is_reported_at_long_intervals(make_node: Any, ap
     async with make_node(**config).running():
         await clock.advance(20)
         before = len(api.made("patch", NODES))
-        await clock.advance(80)
+        await clock.advance(70)
         quiet = len(api.made("patch", NODES))
         await clock.advance(40)
 
