@@ -20,7 +20,7 @@ from nodeagent.simulation.invariants import Invariants
 from nodeagent.simulation.node import MAX_PIDS, NAMESPACE, Node
 from nodeagent.simulation.pods import make_debugger, make_pod
 from nodeagent.simulation.pressure import MIB
-from nodeagent.simulation.runtime import Container, RuntimeProblem
+from nodeagent.simulation.runtime_objects import Container, RuntimeProblem
 
 _DEBUGGERS = 2
 """Largest number of ephemeral containers of a pod."""

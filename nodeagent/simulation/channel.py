@@ -16,7 +16,8 @@ import grpc.aio
 
 from nodeagent.base.simulation.latency import Latency
 from nodeagent.base.simulation.loop import SimulatedLoop
-from nodeagent.simulation.runtime import RuntimeProblem, SimulatedRuntime
+from nodeagent.simulation.runtime import SimulatedRuntime
+from nodeagent.simulation.runtime_objects import RuntimeProblem
 
 _CODES = {
     "not found": grpc.StatusCode.NOT_FOUND,

@@ -7,7 +7,7 @@ from typing import Any
 
 from nodeagent.model.restart import RESTART_ALL
 from nodeagent.simulation.pods import RULE_CODE
-from nodeagent.simulation.runtime import Container
+from nodeagent.simulation.runtime_objects import Container
 
 _SPARE_SECONDS = 0.5
 """Time by which the agent may be early, as it measures a grace period from before the request to the runtime."""

@@ -12,7 +12,7 @@ from nodeagent.simulation.api_objects import FINISHED, container_statuses, read_
 from nodeagent.simulation.apiserver import CONFIG_MAPS, LEASES, NODES, PODS
 from nodeagent.simulation.config_volumes import MOUNT_PATH, read_files
 from nodeagent.simulation.node import NODE, Node
-from nodeagent.simulation.runtime import Container
+from nodeagent.simulation.runtime_objects import Container
 
 _INFORMED_SECONDS = 2.0
 """Time after which the agent must act on information that it has received."""

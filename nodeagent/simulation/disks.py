@@ -13,7 +13,9 @@ from typing import Any
 from nodeagent.base.simulation.clock import SimulatedClock
 from nodeagent.contracts.stats import FilesystemStats
 from nodeagent.model.eviction_thresholds import Signal
-from nodeagent.simulation.runtime import Container, ImageStore, NoSpace, SimulatedRuntime
+from nodeagent.simulation.image_store import ImageStore, NoSpace
+from nodeagent.simulation.runtime import SimulatedRuntime
+from nodeagent.simulation.runtime_objects import Container
 
 NODEFS, IMAGEFS = Signal.NODEFS, Signal.IMAGEFS
 GIB, MIB = 1 << 30, 1 << 20

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from nodeagent.simulation.disks import CAPACITY_BYTES, HIGH_PERCENT, IMAGEFS, LEAST_PERCENT, LOW_PERCENT
 from nodeagent.simulation.lows import Lows
 from nodeagent.simulation.node import Node
-from nodeagent.simulation.runtime import Container
+from nodeagent.simulation.runtime_objects import Container
 
 MINIMUM_AGE_SECONDS = 120.0
 COLLECTION_SECONDS = 60.0

@@ -18,7 +18,7 @@ from nodeagent.simulation.node import CPUS, SHUTDOWN_SECONDS, Node
 from nodeagent.simulation.pods import RULE_CODE
 from nodeagent.simulation.reported_status import ReportedStatus
 from nodeagent.simulation.restart_rate import RestartRate
-from nodeagent.simulation.runtime import Container, Observer, Sandbox
+from nodeagent.simulation.runtime_objects import Container, Observer, Sandbox
 from nodeagent.simulation.transport import Receiver
 
 INFORMED_SECONDS = 2.0

@@ -12,7 +12,8 @@ from nodeagent.contracts.stats import ContainerUsage, FilesystemStats, MemorySta
 from nodeagent.model.pod import Pod
 from nodeagent.simulation.disks import EVICTION_THRESHOLDS, HIGH_PERCENT, IMAGEFS, LOW_PERCENT, NODEFS, SimulatedDisks
 from nodeagent.simulation.kernel_files import KernelFiles
-from nodeagent.simulation.runtime import Container, SimulatedRuntime
+from nodeagent.simulation.runtime import SimulatedRuntime
+from nodeagent.simulation.runtime_objects import Container
 from nodeagent.testing import FakeStats
 
 MIB = 1 << 20

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from nodeagent.simulation.api_objects import container_statuses
-from nodeagent.simulation.runtime import Container
+from nodeagent.simulation.runtime_objects import Container
 
 _LOST = "ContainerStatusUnknown"
 """Reason of a container that the runtime no longer has, so that its exit code is not known."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from nodeagent.simulation.runtime import Container
+from nodeagent.simulation.runtime_objects import Container
 
 WINDOW_SECONDS = 60.0
 MOST_STARTS = 5

@@ -17,7 +17,7 @@ from nodeagent.simulation.disks import CAPACITY_BYTES, IMAGEFS, NODEFS
 from nodeagent.simulation.invariants import Invariants
 from nodeagent.simulation.node import MAX_PIDS
 from nodeagent.simulation.pressure import MIB, EvictionObserver
-from nodeagent.simulation.runtime import Container, Sandbox
+from nodeagent.simulation.runtime_objects import Container, Sandbox
 from nodeagent.simulation.transport import Network
 from nodeagent.testing import FakeStats
 

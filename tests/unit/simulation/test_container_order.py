@@ -5,7 +5,7 @@ import pytest
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.simulation.container_order import ContainerOrder
 from nodeagent.simulation.pods import make_pod
-from nodeagent.simulation.runtime import Container, Sandbox
+from nodeagent.simulation.runtime_objects import Container, Sandbox
 
 
 class Pod:

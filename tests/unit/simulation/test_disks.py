@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 
 from nodeagent.simulation.disks import CAPACITY_BYTES, GIB, IMAGEFS, NODEFS, SEPARATE_MOUNT_POINT, SimulatedDisks
-from nodeagent.simulation.runtime import NoSpace
+from nodeagent.simulation.image_store import NoSpace
 from nodeagent_plugins.image_gc.collector import measure
 
 from .host import Host

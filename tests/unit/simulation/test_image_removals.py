@@ -5,7 +5,7 @@ import pytest
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.simulation.disks import IMAGEFS
 from nodeagent.simulation.image_removals import ImageRemovals
-from nodeagent.simulation.runtime import Container
+from nodeagent.simulation.runtime_objects import Container
 
 from .host import Host
 

@@ -4,7 +4,7 @@ import pytest
 
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.simulation.reported_status import ReportedStatus
-from nodeagent.simulation.runtime import Container, Sandbox
+from nodeagent.simulation.runtime_objects import Container, Sandbox
 
 
 def runtime_container(name="web", attempt=0, **fields) -> Container:

@@ -4,7 +4,7 @@ import pytest
 
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.simulation.restart_rate import MOST_STARTS, WINDOW_SECONDS, RestartRate
-from nodeagent.simulation.runtime import Container, Sandbox
+from nodeagent.simulation.runtime_objects import Container, Sandbox
 
 
 def container(name="web"):

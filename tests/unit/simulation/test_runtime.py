@@ -11,7 +11,9 @@ from nodeagent.base.simulation.clock import SimulatedClock
 from nodeagent.base.simulation.loop import SimulatedLoop
 from nodeagent.base.simulation.trace import Trace
 from nodeagent.contracts.runtime import LABEL_POD_UID
-from nodeagent.simulation.runtime import MESSAGE_PATH, NoSpace, Observer, RuntimeProblem, SimulatedRuntime
+from nodeagent.simulation.image_store import NoSpace
+from nodeagent.simulation.runtime import MESSAGE_PATH, SimulatedRuntime
+from nodeagent.simulation.runtime_objects import Observer, RuntimeProblem
 
 
 class Recorder(Observer):
