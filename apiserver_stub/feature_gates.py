@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 
 from apiserver_stub.gate_table import ALWAYS_ON_BEFORE, LIFE_CYCLES
@@ -193,6 +194,7 @@ ALIASES = {
 _PEERS, _STORAGE_VERSIONS = "UnknownVersionInteroperabilityProxy", "StorageVersionAPI"
 
 
+@functools.cache
 def gates_at(release: Release) -> tuple[FeatureGate, ...]:
     """Return all feature gates of the API server at *release*, with stage and default."""
     return existing_gates(LIFE_CYCLES, release)
@@ -208,8 +210,7 @@ def build_gates(settings: Mapping[str, bool], release: Release = OLDEST) -> Feat
     known = {gate.name: gate for gate in gates_at(release)}
     named = {ALIASES.get(name, name): value for name, value in settings.items()}
     effective = {name: value for name, value in named.items() if name in known or name not in LIFE_CYCLES}
-    absent = {name: _is_on_without_gate(name, release) for name in LIFE_CYCLES if name not in known}
-    gates = FeatureGates(known.values(), effective, absent=absent)
+    gates = FeatureGates(known.values(), effective, absent=_absent(release))
     if known[_PEERS].stage is Stage.ALPHA and gates.enabled(_PEERS) and not gates.enabled(_STORAGE_VERSIONS):
         raise GateError([GateProblem(_PEERS, True, f"requires {_STORAGE_VERSIONS} feature flag to be enabled")])
     return gates
@@ -234,6 +235,13 @@ def idle(settings: Mapping[str, bool], release: Release = OLDEST) -> Iterator[st
                 yield f"feature gate {name} has no effect in this server"
         elif name in LIFE_CYCLES:
             yield f"feature gate {name} {_absence(name, release)}"
+
+
+@functools.cache
+def _absent(release: Release) -> Mapping[str, bool]:
+    """Return whether the features are on whose gates *release* does not have."""
+    known = {gate.name for gate in gates_at(release)}
+    return {name: _is_on_without_gate(name, release) for name in LIFE_CYCLES if name not in known}
 
 
 def _is_on_without_gate(name: str, release: Release) -> bool:
