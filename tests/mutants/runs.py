@@ -19,6 +19,7 @@ import pytest
 
 from tests.memory import memory_directory
 from tests.mutants.functions import LoadedFunctions
+from tests.mutants.orphans import adopt_orphans, kill_orphans
 from tests.mutants.processes import HOOK, detect, environment
 from tests.mutants.selection import Selection, candidates
 from tests.mutants.sites import ROOT, Mutant
@@ -63,6 +64,8 @@ class Runs:
     def start(self) -> None:
         """Collect the unit tests and test each mutant; takes seconds per mutant."""
         _keep_descriptors()
+        if self._integration:
+            adopt_orphans()
         with tempfile.TemporaryDirectory(
             prefix="mutants-", dir=memory_directory(), ignore_cleanup_errors=True
         ) as directory:
@@ -79,6 +82,11 @@ class Runs:
                 ],
                 plugins=[self],
             )
+            if self._integration:
+                # Pytest warns about modules of the product that are imported before it starts.
+                from tests.integration.programs import unmount_below
+
+                unmount_below(Path(directory))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -138,6 +146,8 @@ class Runs:
             # Processes that a test left behind may have inherited the pipe.
             os.set_blocking(reader, False)
             number = failed.read()
+        if self._integration:
+            kill_orphans()
         return code, tests[int(number)] if number else None
 
 
@@ -186,6 +196,8 @@ def _first_failure(tests: Sequence[pytest.Item]) -> int | None:
     for number, (test, following) in enumerate(zip(tests, [*tests[1:], None], strict=True)):
         session.config.hook.pytest_runtest_protocol(item=test, nextitem=following)
         if session.testsfailed:
+            # Stop what the fixtures of modules and of the session have started.
+            session.config.hook.pytest_runtest_teardown(item=test, nextitem=None)
             return number
     return None
 
