@@ -188,8 +188,7 @@ class _Check:
         if seen != self._seen or found != stored:  # The latter if another client wrote the condition.
             self._changed.set()
         self._seen = seen
-        if found != self._remote:
-            self._remote = found
+        self._remote = found
         return found
 
     def stop(self) -> None:

@@ -341,7 +341,7 @@ def _check_one(checks: list[Validator], value: Any, path: str, old: Any, errors:
         found: list[Cause] = []
         count = check(value, path, old, found)
         if not found:
-            valid, valid_count = valid + 1, valid_count or count
+            valid, valid_count = valid + 1, count
         elif count > best_count:
             best, best_count = found, count
     if valid == 1:

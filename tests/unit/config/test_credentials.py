@@ -298,6 +298,7 @@ def test_provider_with_token_is_left_out_for_an_assumed_release(native):
     loaded = load_credential_providers(path, build_gates({}), assumed=True)
 
     assert loaded.config.providers == ()
+    assert load_credential_providers(path, build_gates({}, Release(1, 34)), assumed=True).config.providers
     assert loaded.warnings[0].endswith("the provider is not used")
 
 

@@ -30,3 +30,15 @@ def test_other_kind_or_version_is_rejected(tmp_path: Path, version: str, kind: s
 
     with pytest.raises(TracingError, match=f'no kind "{kind}" is registered for version "{version}"'):
         load_config(file, Identity())
+
+
+def test_missing_file_is_reported_with_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "tracing.yaml"
+
+    with pytest.raises(TracingError) as raised:
+        load_config(path, Identity())
+
+    assert str(raised.value) == (
+        f'failed to read tracing config: unable to read tracing configuration from "{path}": '
+        f"open {path}: no such file or directory"
+    )

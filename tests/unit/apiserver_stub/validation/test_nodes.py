@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apiserver_stub.defaulting.nodes import default_node
-from apiserver_stub.validation.nodes import validate_node, validate_node_update
+from apiserver_stub.validation.nodes import validate_declared_features, validate_node, validate_node_update
 from nodeagent.base.identity import Identity
 
 _TAINT = {"key": "a", "effect": "NoSchedule"}
@@ -113,3 +113,18 @@ def test_repeated_values_are_shown_as_go_structures() -> None:
         'Duplicate value: core.Taint{Key:"a", Value:"", Effect:"NoSchedule", TimeAdded:time.Date(2024, time.January, '
         "2, 3, 4, 5, 0, time.Local)}: taints must be unique by key and effect pair",
     ]
+
+
+@pytest.mark.parametrize(
+    ("features", "expected"),
+    [
+        ([], []),
+        (["A"], []),
+        (["A", "B", "C"], []),
+        (["B", "A"], ["Invalid f[1]"]),
+        (["A", "A"], ["Duplicate f[1]"]),
+        (["A b"], ["Invalid f[0]"]),
+    ],
+)
+def test_declared_features_are_sorted_and_unique(features: list[str], expected: list[str]) -> None:
+    assert _texts(validate_declared_features(features, "f")) == expected

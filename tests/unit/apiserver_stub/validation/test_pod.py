@@ -297,6 +297,19 @@ def test_annotations(annotations: dict[str, str], expected: list[str]) -> None:
     assert found(validate_new_pod(made, _OPTIONS)) == expected
 
 
+def test_mirror_pod_has_no_token() -> None:
+    sources = [{"downwardAPI": {}}, {"serviceAccountToken": {"path": "t"}}]
+    made = pod(
+        metadata={"annotations": {"kubernetes.io/config.mirror": "a"}},
+        nodeName="n",
+        volumes=[{"name": "v", "projected": {"sources": sources}}],
+    )
+
+    assert found(validate_new_pod(made, _OPTIONS)) == [
+        "Forbidden spec.volumes[0].projected.sources[1].serviceAccountToken"
+    ]
+
+
 def test_seccomp_annotation_matches_the_field() -> None:
     annotations = {"seccomp.security.alpha.kubernetes.io/pod": "localhost/a"}
     profile = {"type": "Localhost", "localhostProfile": "b"}

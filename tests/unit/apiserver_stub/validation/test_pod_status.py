@@ -34,6 +34,13 @@ def test_fields_of_the_status(status: dict[str, Any], expected: list[str]) -> No
     assert found(validate_pod_status({**old, "status": status}, old, PodOptions(Identity()))) == expected
 
 
+def test_unchanged_nominated_node_is_not_validated() -> None:
+    old = pod()
+    old["status"]["nominatedNodeName"] = "A"
+
+    assert found(validate_pod_status({**old, "status": dict(old["status"])}, old, PodOptions(Identity()))) == []
+
+
 @pytest.mark.parametrize(
     ("policy", "code", "count"),
     [("Always", 0, 0), ("OnFailure", 1, 0), ("OnFailure", 0, 1), ("Never", 1, 1)],

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.validation.pod_templates import validate_at_most, validate_collisions
+from apiserver_stub.validation.pod_options import PodOptions
+from apiserver_stub.validation.pod_templates import validate_at_most, validate_collisions, validate_pod_template
+from nodeagent.base.identity import Identity
+from tests.unit.apiserver_stub.validation.pods import found, pod
 
 
 @pytest.mark.parametrize(
@@ -44,3 +47,13 @@ def test_counts_are_limited_by_another_field(status: dict[str, Any], fields: lis
     found = validate_at_most(status, ("ready", "available"), "replicas", "status", "too many")
 
     assert [cause.field for cause in found] == fields
+
+
+@pytest.mark.parametrize(("features", "errors"), [((), 0), (("AppArmorFields",), 1)])
+def test_annotation_matches_the_profile_of_the_template(features: tuple[str, ...], errors: int) -> None:
+    annotations = {"container.apparmor.security.beta.kubernetes.io/web": "unconfined"}
+    made = pod(metadata={"annotations": annotations}, securityContext={"appArmorProfile": {"type": "RuntimeDefault"}})
+
+    causes = validate_pod_template(made, "template", PodOptions(Identity(), features=frozenset(features)))
+
+    assert len(causes) == errors, found(causes)

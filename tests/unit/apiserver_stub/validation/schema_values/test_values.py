@@ -22,6 +22,18 @@ def errors(schema: dict[str, Any], value: Any, old: Any = UNKNOWN) -> list[str]:
 
 
 @pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"type": "integer", "maximum": 3}, 3),
+        ({"type": "integer", "minimum": 3}, 3),
+        ({"type": "number", "maximum": 0.5}, 0.5),
+    ],
+)
+def test_limit_includes_its_bound(schema: dict[str, Any], value: Any) -> None:
+    assert errors(schema, value) == []
+
+
+@pytest.mark.parametrize(
     ("schema", "value", "message"),
     [
         ({"type": "string"}, 1, 'a: Invalid value: "integer": a in body must be of type string: "integer"'),
