@@ -13,7 +13,7 @@ _WAIT_SECONDS = 10.0
 def adopt_orphans() -> None:
     """Become the parent of all descendants whose parents exit.
 
-    :raises OSError: the kernel refuses it.
+    :raises OSError: the kernel rejects it.
     """
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "cannot become the parent of orphans")
