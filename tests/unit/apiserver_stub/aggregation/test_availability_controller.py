@@ -122,7 +122,7 @@ async def test_failing_server_keeps_its_resources_as_stale(controlled: Controlle
     await controlled.until(lambda: controlled.serves)
 
 
-async def test_removed_api_service_is_no_longer_served(controlled: Controlled) -> None:
+async def test_removal_of_an_api_service_ends_its_check(controlled: Controlled) -> None:
     controlled.put_service()
     controlled.put_api_service()
     await controlled.until(lambda: KEY in controlled.remotes.discovered)
