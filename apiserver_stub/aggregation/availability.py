@@ -188,7 +188,8 @@ class _Check:
         if seen != self._seen or found != stored:  # The latter if another client wrote the condition.
             self._changed.set()
         self._seen = seen
-        self._remote = found
+        if found != self._remote:  # A check in progress is repeated if the object is another one.
+            self._remote = found
         return found
 
     def stop(self) -> None:

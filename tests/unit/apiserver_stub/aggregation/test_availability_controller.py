@@ -27,10 +27,12 @@ class FakeExtensions:
     """Client of an extension API server that works, or fails with a text."""
 
     def __init__(self) -> None:
-        self.problem, self.checks = "", 0
+        self.problem, self.checks, self.responds = "", 0, asyncio.Event()
+        self.responds.set()
 
     async def check(self, remote: Any) -> None:
         self.checks += 1
+        await self.responds.wait()
         if self.problem:
             raise ExtensionRequestError(self.problem)
 
@@ -120,6 +122,22 @@ async def test_failing_server_keeps_its_resources_as_stale(controlled: Controlle
 
     controlled.extensions.problem = ""
     await controlled.until(lambda: controlled.serves)
+
+
+async def test_change_of_another_service_does_not_repeat_the_check(controlled: Controlled) -> None:
+    controlled.extensions.responds.clear()
+    controlled.put_service()
+    controlled.put_api_service()
+    await controlled.until(lambda: controlled.extensions.checks)
+    first = controlled.remotes.table
+
+    controlled.store.put("core/services", {"metadata": {"namespace": "n", "name": "other"}, "spec": SERVICE})
+    await controlled.until(lambda: controlled.remotes.table is not first)
+    checks = controlled.extensions.checks
+    controlled.extensions.responds.set()
+
+    await controlled.until(lambda: KEY in controlled.remotes.discovered)
+    assert controlled.extensions.checks == checks
 
 
 async def test_removal_of_an_api_service_ends_its_check(controlled: Controlled) -> None:
