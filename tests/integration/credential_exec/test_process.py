@@ -38,10 +38,11 @@ def command(tmp_path: Path) -> Callable[..., Command]:
 
 
 def exited(pid_file: Path) -> bool:
-    """Return whether the process in *pid_file* has exited, reaped or not."""
+    """Return whether the process in *pid_file* has exited, reaped or not; true if it did not write its ID."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        stat = Path(f"/proc/{pid_file.read_text().strip()}/stat").read_text()
-        return stat.rpartition(")")[2].split()[0] == "Z"
+        if pid := pid_file.read_text().strip():
+            stat = Path(f"/proc/{pid}/stat").read_text()
+            return stat.rpartition(")")[2].split()[0] == "Z"
     return True
 
 
@@ -114,12 +115,13 @@ def test_script_without_interpreter_is_not_passed_to_a_shell(loop: Loop, command
 
 
 def test_cancellation_kills_the_command(loop: Loop, command: Any, tmp_path: Path) -> None:
-    created = command('echo $$ > "$DIR/parent"; exec sleep 1000')
+    created = command('echo $$ > "$DIR/parent"; mv "$DIR/parent" "$DIR/running"; exec sleep 1000')
 
     async def cancel() -> None:
         running = asyncio.ensure_future(run_command(created, b"", LONG))
-        while not (tmp_path / "parent").exists():
+        while not (tmp_path / "running").exists():
             await asyncio.sleep(0.01)
+        (tmp_path / "running").rename(tmp_path / "first")
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await running
@@ -134,4 +136,5 @@ def test_cancellation_kills_the_command(loop: Loop, command: Any, tmp_path: Path
 
     loop(cancel())
 
-    wait_until(lambda: exited(tmp_path / "parent"), "the program is gone")
+    for name in ("first", "parent", "running"):  # The second command is killed at any step.
+        wait_until(lambda name=name: exited(tmp_path / name), f"the program {name} is gone")
