@@ -151,7 +151,7 @@ class FakePersistentKind(Faults):
 
     def reconstruct(self, pod_uid: str, directory: Path, mode: VolumeMode) -> VolumeOnDisk:
         file = directory / "handle"
-        if not file.exists() and not any(directory.iterdir()):
+        if not any(directory.iterdir()):
             return VolumeOnDisk(pod_uid, directory.name, directory, mode)
         try:
             handle = file.read_text()

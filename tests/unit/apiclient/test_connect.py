@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import ssl
 from datetime import timedelta
 from pathlib import Path
 
@@ -260,3 +261,27 @@ async def test_new_token_with_the_same_certificate_keeps_the_connections(
 
     assert contexts[0] is contexts[1] is not contexts[2]
     assert plugin.runs == 3
+
+
+@pytest.mark.parametrize(
+    ("reason", "text"),
+    [("TLSV13_ALERT_CERTIFICATE_REQUIRED", "TLSV13_ALERT_CERTIFICATE_REQUIRED"), (None, "unknown alert")],
+)
+async def test_tls_alert_instead_of_a_response_is_reported_with_its_reason(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, reason: str | None, text: str
+) -> None:
+    server, alert = PreparedServer(), ssl.SSLError(1, "unknown alert")
+    alert.reason = reason  # type: ignore[assignment]
+    server.reader.set_exception(alert)
+
+    async def dial(*_: object) -> Connection:
+        return server.connection
+
+    monkeypatch.setattr(pool, "dial", dial)
+    transport = HttpTransport(kubeconfig.load(write(tmp_path / "kubeconfig", token="own")), clock)
+
+    with pytest.raises(ConnectionLost) as raised:
+        await transport.request(Request("POST", "/"), 10)
+
+    await transport.close()
+    assert str(raised.value) == text

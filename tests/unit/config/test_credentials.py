@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+from pathlib import Path
+from unittest.mock import Mock
+
 import pytest
 import yaml
 
@@ -308,3 +312,14 @@ def test_digest_changes_with_the_content(native):
 
     assert first.startswith("sha256:")
     assert first != second
+
+
+def test_unreadable_directory_is_an_error_with_the_reason(tmp_path, monkeypatch):
+    error = PermissionError(errno.EACCES, "Permission denied", str(tmp_path))
+    monkeypatch.setattr(Path, "iterdir", Mock(side_effect=error))
+
+    with pytest.raises(ConfigError) as caught:
+        load_credential_providers(str(tmp_path))
+
+    (problem,) = caught.value.problems
+    assert (problem.source, problem.rule) == (str(tmp_path), "cannot be read: Permission denied")

@@ -183,3 +183,23 @@ def test_mount_around_a_root_is_the_longest_that_contains_it(
     lines = [f"1 0 8:1 / {each} rw" for each in ("/", "/run", "/run/a", "/run/a/b/rootfs", "/run/a")]
     monkeypatch.setattr(oci_root.Path, "read_text", lambda _self, **_options: "\n".join(lines))
     assert oci_root._mount_above(Path(path)) == point
+
+
+@pytest.mark.parametrize(("kind", "is_bound"), [("user", True), ("mount", False)])
+def test_root_is_bound_to_itself_only_in_a_user_namespace(
+    root: Root, monkeypatch: pytest.MonkeyPatch, kind: str, is_bound: bool
+) -> None:
+    monkeypatch.chdir(root.path)
+    monkeypatch.setattr(oci_root, "is_chroot", lambda: False)
+    monkeypatch.setattr(oci_root, "_stand_on", lambda _root: None)
+    monkeypatch.setattr(oci_root, "_make_devices", lambda _root, _devices: os.open(os.devnull, os.O_PATH))
+    for name in ("pivot_root", "unmount"):
+        monkeypatch.setattr(oci_root.syscalls, name, lambda *_arguments: None)
+    spec = {"linux": {"namespaces": [{"type": kind}]}, "mounts": [], "process": {}, "root": {}}
+    path = str(root.path)
+
+    assert oci_root.enter(path, spec, {}) == -1
+
+    private = ("", path, "", syscalls.MS_PRIVATE, "")
+    bound = [(path, path, "", BIND, ""), private] if is_bound else []
+    assert root.mounts[1:-1] == [private, *bound]
