@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nodeagent.base.aio import Backoff
-from nodeagent.base.aio.shared_times import until_shared
 from nodeagent.base.aio.waker import Waker
 from nodeagent.base.logging import v_level
 from nodeagent.contracts.api import NODES, Api
@@ -94,8 +93,7 @@ class NodeStatusReporter:
             if not self.ready and self._clock.now() - started < _FAST_SECONDS:
                 await self._waker.wait(min(fast.next(), self._period))
             else:
-                period = self._period * (1 + _JITTER * random.random())  # noqa: S311  spreads load
-                await self._waker.wait(until_shared(self._clock.now(), period))
+                await self._waker.wait(self._period * (1 + _JITTER * random.random()))  # noqa: S311  spreads load
 
     async def _update(self) -> None:
         node = self._watcher.node if self._watcher is not None else None
