@@ -94,8 +94,10 @@ def test_deprecated_label_in_a_topology_is_warned_about() -> None:
 
 def test_errors_of_a_driver_are_those_of_upstream() -> None:
     tokens = [
-        *({"audience": "a", "expirationSeconds": 1}, {"audience": "a"}),
-        *({"expirationSeconds": (1 << 32) + 1}, {"audience": "b", "expirationSeconds": 1 << 32}),
+        {"audience": "a", "expirationSeconds": 1},
+        {"audience": "a"},
+        {"expirationSeconds": (1 << 32) + 1},
+        {"audience": "b", "expirationSeconds": 1 << 32},
     ]
     new = {"fsGroupPolicy": "All", "volumeLifecycleModes": ["Never"], "tokenRequests": tokens}
     errors = [
