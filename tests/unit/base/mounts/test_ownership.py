@@ -10,6 +10,7 @@ import pytest
 
 from nodeagent.base.mounts import ownership
 from nodeagent.base.mounts.ownership import apply_fs_group
+from tests.descriptors import open_descriptors
 
 GROUP = os.getgid()
 
@@ -91,11 +92,11 @@ def test_deep_tree_needs_few_descriptors(tmp_path: Path) -> None:
         os.close(here)
         here = deeper
     os.close(here)
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     counts: list[int] = []
 
     def count(done: int) -> None:
-        counts.append(len(os.listdir("/proc/self/fd")) - before)
+        counts.append(len(open_descriptors() - before))
 
     apply_fs_group(tmp_path, GROUP, progress=count)
     assert len(counts) == 100 and max(counts) <= 4

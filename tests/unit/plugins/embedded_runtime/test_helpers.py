@@ -22,6 +22,7 @@ from nodeagent_plugins.embedded_runtime.helpers import (
     syscalls,
 )
 from nodeagent_plugins.embedded_runtime.helpers.confined import DIRECTORY, FILE, open_in_root, opened, proc_path
+from tests.descriptors import open_descriptors
 
 # --- paths below a root -------------------------------------------------------------------------------------------
 
@@ -40,10 +41,10 @@ def root(tmp_path: Path) -> Iterator[int]:
 
 def path_of(root: int, path: str, **options: Any) -> str:
     """Return the path that was opened, relative to the root."""
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     with opened(root, path, **options) as found:
         result = os.path.relpath(os.readlink(proc_path(found)), os.readlink(proc_path(root)))
-    assert len(os.listdir("/proc/self/fd")) == before, "no descriptor is left"
+    assert open_descriptors() <= before, "no descriptor is left"
     return result
 
 
