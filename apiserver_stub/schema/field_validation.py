@@ -255,7 +255,6 @@ def _map_check(shape: Shape, complete: bool) -> Check:
 def _list_check(shape: Shape, complete: bool) -> Check:
     item = shape.item or UNKNOWN
     check_item = _check_of(item, complete)
-    is_text = item.form is Form.TEXT
     expected = f"[]v1.{item.name}" if item.form is Form.OBJECT else f"[]{item.form.value}"
     zero = item.zero()
 
@@ -263,12 +262,7 @@ def _list_check(shape: Shape, complete: bool) -> Check:
         if value.__class__ is not list:
             raise _Inner(value, expected)
         for index, content in enumerate(value):
-            if is_text:
-                if content.__class__ is not str:
-                    if content is not None:
-                        raise _Inner(content, "string")
-                    value[index] = ""
-            elif content is None and zero is not None:
+            if content is None and zero is not None:
                 value[index] = check_item({}, "", found) if zero == {} else zero
             else:
                 value[index] = check_item(content, f"{path[:-1]}[{index}].", found)

@@ -214,7 +214,7 @@ class Evictions:
             and end - start >= interval
             and start >= self._node.started_at + _START_SECONDS
             and self._latest <= start - DELAYED_SECONDS
-            and not self._was_disturbed(start, now)
+            and not self._was_disturbed(start)
             for start, end in self._widest(signal).times(now)
         )
 
@@ -226,7 +226,7 @@ class Evictions:
         if any(faults) or network.latency.factor > 1 or node.unruly.raises or node.unruly.hangs or not node.process:
             self._faulty_at = now
         start = now - _REPORTED_SECONDS
-        if max(self._faulty_at, node.started_at) > start or self._was_disturbed(start, now):
+        if max(self._faulty_at, node.started_at) > start or self._was_disturbed(start):
             return
         reported = _conditions(node.server.find(NODES, "", NODE))
         for condition, signals in _CONDITIONS.items():
@@ -235,9 +235,9 @@ class Evictions:
                     text = f"the node does not report {condition}, although it lasts for {now - since:.0f} s"
                     self._verify(reported.get(condition) == "True", text)
 
-    def _was_disturbed(self, start: float, now: float) -> bool:
+    def _was_disturbed(self, start: float) -> bool:
         """Return whether a fault may have prevented the agent from checking the node regularly since a time."""
-        return any(begin <= now and end >= start - _START_SECONDS for begin, end in self._delays)
+        return any(end >= start - _START_SECONDS for _, end in self._delays)
 
     def _widest(self, signal: str) -> Lows:
         return self._soft.get(signal, self._hard[signal])

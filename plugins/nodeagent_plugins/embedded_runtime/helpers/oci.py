@@ -50,7 +50,7 @@ def run(options: dict[str, str], container_id: str) -> int:
     if "seccomp" in spec["linux"]:
         raise OSError("seccomp profiles require crun or runc")
     console = _connect(options["--console-socket"]) if "--console-socket" in options else None
-    resources = spec["linux"].get("resources") or {}
+    resources = spec["linux"]["resources"]
     path = spec["linux"].get("cgroupsPath", "")
     groups = oci_cgroups.make(path, resources)
     try:

@@ -98,24 +98,26 @@ def test_status_update_keeps_observed_generations() -> None:
 @pytest.mark.parametrize(
     ("release", "sent", "stored", "valid"),
     [
-        ("1.31", None, None, True),
+        ("1.31", {}, None, True),
+        ("1.32", {"phase": "Running"}, "Burstable", True),
         ("1.32", None, "Burstable", True),
-        ("1.36", "Burstable", "Burstable", True),
-        ("1.36", "Guaranteed", "Guaranteed", False),
+        ("1.36", {"qosClass": "Burstable"}, "Burstable", True),
+        ("1.36", {"qosClass": "Guaranteed"}, "Guaranteed", False),
     ],
 )
 def test_status_update_keeps_qos_class_since_1_32(
-    release: str, sent: str | None, stored: str | None, valid: bool
+    release: str, sent: dict[str, str] | None, stored: str | None, valid: bool
 ) -> None:
     old = pod()
     old["status"] = {"qosClass": "Burstable"}
     new = copy.deepcopy(old)
-    new["status"] = {"qosClass": sent} if sent else {}
+    new["status"] = sent and dict(sent)
     strategy = strategy_at(release)
 
     strategy.prepare_update(new, old, "status")
 
     assert new["status"].get("qosClass") == stored
+    assert new["status"].get("phase") == (sent or {}).get("phase")
     assert (strategy.validate_update(new, old, "status") == []) is valid
 
 

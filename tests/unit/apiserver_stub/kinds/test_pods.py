@@ -15,7 +15,7 @@ from apiserver_stub.kinds.pods import PodStrategy, resources
 from apiserver_stub.options import parse
 from apiserver_stub.server.kinds import kind_settings
 from nodeagent.base.identity import Identity
-from nodeagent.base.release import Release
+from nodeagent.base.release import NEWEST, Release
 from tests.unit.apiserver_stub.validation.pods import pod
 
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -249,7 +249,11 @@ def test_status_update_keeps_observed_generations_since_1_33(minor: int, kept: b
 
 
 def test_status_without_values_causes_no_warnings() -> None:
-    assert STRATEGY.status_warnings({**pod(), "status": None}) == []
+    newest = PodStrategy(build_gates({}, NEWEST), Identity(), release=NEWEST)
+    addresses = {"podIPs": [{"ip": "010.0.0.1"}]}
+
+    assert newest.status_warnings({**pod(), "status": None}) == []
+    assert len(newest.status_warnings({**pod(), "status": addresses})) == 1
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from apiserver_stub.validation.pod_exemptions import options_for_update
 from apiserver_stub.validation.pod_options import PodOptions
 from apiserver_stub.validation.pod_update import validate_ephemeral_update, validate_pod_update
 from nodeagent.base.identity import Identity
+from nodeagent.base.release import Release
 from tests.unit.apiserver_stub.validation.pods import container, found, pod
 
 _OPTIONS = PodOptions(is_pod=True, identity=Identity())
@@ -143,6 +145,19 @@ def test_stored_pods_are_exempt_from_rules_that_they_break() -> None:
 
     assert found(validate_pod_update(copy.deepcopy(old), old, options)) == []
     assert len(validate_pod_update(copy.deepcopy(old), old, _OPTIONS)) == 6
+
+
+def test_stored_pod_may_keep_node_label_values_that_are_invalid_since_1_34() -> None:
+    expression = {"key": "a", "operator": "In", "values": ["b c"]}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    old = pod(affinity={"nodeAffinity": {_REQUIRED: terms}})
+    today = replace(_OPTIONS, release=Release(1, 34))
+
+    options = options_for_update(today, old["metadata"], old["spec"])
+
+    assert found(validate_pod_update(copy.deepcopy(old), old, options)) == []
+    assert len(validate_pod_update(copy.deepcopy(old), old, today)) == 1
+    assert validate_pod_update(copy.deepcopy(old), old, _OPTIONS) == []
 
 
 def test_stored_pod_is_compared_with_the_defaults_of_this_release() -> None:
