@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import os
 from pathlib import Path
+
+from nodeagent.base.libc import libc
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 _HEAP_FIELDS = (
@@ -26,11 +27,6 @@ _STATM = Path("/proc/self/statm")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-@functools.cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None)  # Loaded once: its functions are in a cycle with it.
-
-
 def trim_eagerly(block_bytes: int = 64 << 10) -> None:
     """Use a single arena for all threads and return free memory early; call before threads are started.
 
@@ -40,7 +36,7 @@ def trim_eagerly(block_bytes: int = 64 << 10) -> None:
     :param block_bytes: size from which blocks are mapped separately and the free end of the heap is returned.
     """
     with contextlib.suppress(OSError, AttributeError):
-        mallopt = _libc().mallopt
+        mallopt = libc().mallopt
         for parameter, value in ((_ARENA_MAX, 1), (_TRIM_THRESHOLD, block_bytes), (_MMAP_THRESHOLD, block_bytes)):
             mallopt(parameter, value)
 
@@ -48,7 +44,7 @@ def trim_eagerly(block_bytes: int = 64 << 10) -> None:
 def trim() -> None:
     """Return free memory between blocks to the kernel; takes milliseconds. No effect without ``malloc_trim``."""
     with contextlib.suppress(OSError, AttributeError):
-        _libc().malloc_trim(0)
+        libc().malloc_trim(0)
 
 
 class _HeapUsage(ctypes.Structure):
@@ -63,7 +59,7 @@ def heap_used_bytes() -> int | None:
     They do not include small objects of Python, which reserves memory for these itself.
     """
     try:
-        mallinfo2 = _libc().mallinfo2
+        mallinfo2 = libc().mallinfo2
     except (OSError, AttributeError):
         return None
     mallinfo2.restype = _HeapUsage

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+
+from nodeagent.base.libc import libc
 
 _SMAPS = Path("/proc/self/smaps")
 _DONT_NEED = 4
@@ -21,16 +22,8 @@ def release_unchanged_pages() -> None:
     can reuse them immediately.
     """
     with contextlib.suppress(OSError, AttributeError):
-        madvise = _madvise()
         for start, end in list(_unchanged(_SMAPS.read_text())):
-            madvise(start, end - start, _DONT_NEED)
-
-
-@functools.cache
-def _madvise() -> Callable[[int, int, int], int]:
-    madvise = ctypes.CDLL(None).madvise
-    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    return madvise
+            libc().madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _DONT_NEED)
 
 
 def _unchanged(smaps: str) -> Iterator[tuple[int, int]]:

@@ -7,15 +7,14 @@ must be mounted with project quotas (``prjquota``).
 from __future__ import annotations
 
 import ctypes
-import errno
 import fcntl
-import functools
 import os
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from nodeagent.base.libc import last_error, libc
 from nodeagent.base.structs import Struct
 
 _XATTR = struct.Struct("=5I8x")
@@ -26,7 +25,10 @@ _USAGE = struct.Struct("=8QI4x")
 """``struct if_dqblk``: block limits, used bytes, inode limits, used inodes, times, valid fields."""
 _Usage = ctypes.c_char * _USAGE.size
 _USED_BYTES, _USED_INODES = 2, 5
-_GET_QUOTA_OF_PROJECT = (0x800007 << 8) | 2
+_BLOCK_LIMITS_VALID = 1
+_GET_QUOTA_OF_PROJECT, _SET_QUOTA_OF_PROJECT = (0x800007 << 8) | 2, (0x800008 << 8) | 2
+BLOCK_BYTES = 1024
+"""Unit of the limits of a project."""
 _QUOTACTL_FD = 443
 """Number of the system call, equal on all architectures; since Linux 5.14."""
 
@@ -52,9 +54,29 @@ def set_project(directory: Path, project: int) -> None:
 
     :raises OSError: the file system does not support project IDs, or the process lacks the permission.
     """
-    flags, extent, extents, _, copied = _read(directory)
     with _opened(directory) as descriptor:
+        inherit_project(descriptor, project)
+
+
+def inherit_project(descriptor: int, project: int) -> None:
+    """Set the project ID of an open directory, which its future content inherits; idempotent. Blocks briefly.
+
+    :raises OSError: the file system does not support project IDs, or the process lacks the permission.
+    """
+    flags, extent, extents, present, copied = _attributes(descriptor)
+    if not flags & _INHERIT or present != project:
         _ioctl(descriptor, _SET_XATTR, bytearray(_XATTR.pack(flags | _INHERIT, extent, extents, project, copied)))
+
+
+def limit_project(descriptor: int, project: int, blocks: int) -> None:
+    """Limit the space of *project* on the file system of an open directory. Blocks briefly.
+
+    :param blocks: limit in units of :data:`BLOCK_BYTES`; 0 removes it.
+    :raises OSError: project quotas are disabled on the file system (``ESRCH``), the kernel is too old (``ENOSYS``), or
+        the process lacks the permission.
+    """
+    limits = _USAGE.pack(blocks, blocks, 0, 0, 0, 0, 0, 0, _BLOCK_LIMITS_VALID)
+    _quotactl(descriptor, _SET_QUOTA_OF_PROJECT, project, _Usage.from_buffer_copy(limits))
 
 
 def project_usage(directory: Path, project: int) -> ProjectUsage:
@@ -73,9 +95,13 @@ def project_usage(directory: Path, project: int) -> ProjectUsage:
 
 
 def _read(directory: Path) -> tuple[int, ...]:
-    content = bytearray(_XATTR.size)
     with _opened(directory) as descriptor:
-        _ioctl(descriptor, _GET_XATTR, content)
+        return _attributes(descriptor)
+
+
+def _attributes(descriptor: int) -> tuple[int, ...]:
+    content = bytearray(_XATTR.size)
+    _ioctl(descriptor, _GET_XATTR, content)
     return _XATTR.unpack(content)
 
 
@@ -92,12 +118,6 @@ def _ioctl(descriptor: int, command: int, content: bytearray) -> None:
     fcntl.ioctl(descriptor, command, content, True)
 
 
-@functools.cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
-
-
 def _quotactl(descriptor: int, command: int, identifier: int, content: ctypes.Array[ctypes.c_char]) -> None:
-    if _libc().syscall(_QUOTACTL_FD, descriptor, ctypes.c_uint(command), ctypes.c_uint(identifier), content):
-        number = ctypes.get_errno() or errno.EINVAL
-        raise OSError(number, os.strerror(number))
+    if libc().syscall(_QUOTACTL_FD, descriptor, ctypes.c_uint(command), ctypes.c_uint(identifier), content):
+        raise last_error()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import functools
 import os
 from collections.abc import Iterable
 from pathlib import Path
+
+from nodeagent.base.libc import last_error, libc
 
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 0x1, 0x2, 0x4, 0x8
 MS_REMOUNT, MS_NOATIME, MS_NODIRATIME = 0x20, 0x400, 0x800
@@ -93,12 +94,12 @@ def unmount(target: Path, *, force: bool = False) -> bool:
     :returns: false if nothing is mounted there, or the path does not exist.
     :raises OSError: with ``EBUSY`` if the mount is in use.
     """
-    if _libc().umount2(os.fsencode(target), _UMOUNT_NOFOLLOW | (_MNT_FORCE if force else 0)) == 0:
+    if libc().umount2(os.fsencode(target), _UMOUNT_NOFOLLOW | (_MNT_FORCE if force else 0)) == 0:
         return True
-    number = ctypes.get_errno()
-    if number in (errno.EINVAL, errno.ENOENT, errno.ENOTDIR):
+    error = last_error(str(target))
+    if error.errno in (errno.EINVAL, errno.ENOENT, errno.ENOTDIR):
         return False
-    raise OSError(number, os.strerror(number), str(target))
+    raise error
 
 
 def make_shared(directory: Path) -> None:
@@ -143,17 +144,6 @@ def _retained(target: Path, options: Iterable[str]) -> int:
 
 
 def _call(source: str, target: Path, file_system: str, flags: int, data: str) -> None:
-    arguments = [os.fsencode(text) if text else None for text in (source, file_system, data)]
-    if _libc().mount(arguments[0], os.fsencode(target), arguments[1], flags, arguments[2]) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), str(target))
-
-
-@functools.cache
-def _libc() -> ctypes.CDLL:
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.mount.argtypes = (
-        ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p,
-    )  # fmt: skip
-    libc.umount2.argtypes = (ctypes.c_char_p, ctypes.c_int)
-    return libc
+    device, kind, options = (os.fsencode(text) if text else None for text in (source, file_system, data))
+    if libc().mount(device, os.fsencode(target), kind, ctypes.c_ulong(flags), options) != 0:
+        raise last_error(str(target))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import functools
 import os
 import struct
 from pathlib import Path
 
+from nodeagent.base.libc import last_error, libc
 from nodeagent.base.mounts.table import mounts_at, read_mounts
 
 CORRUPTED = frozenset(
@@ -74,19 +74,11 @@ def remove_empty_directory(path: Path) -> bool:
     return True
 
 
-@functools.cache
-def _libc() -> ctypes.CDLL:
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.statx.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.c_char_p)
-    return libc
-
-
 def _attributes(path: Path, dir_fd: int | None) -> tuple[int, int]:
     """Return the attributes of *path*, and those that the kernel supports."""
     buffer = _Statx()
     flags = _AT_SYMLINK_NOFOLLOW | _AT_NO_AUTOMOUNT | _AT_STATX_DONT_SYNC
-    if _libc().statx(_AT_FDCWD if dir_fd is None else dir_fd, os.fsencode(path), flags, 0, buffer) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), str(path))
+    if libc().statx(_AT_FDCWD if dir_fd is None else dir_fd, os.fsencode(path), flags, 0, buffer) != 0:
+        raise last_error(str(path))
     attributes, mask = (struct.unpack_from("=Q", buffer, offset)[0] for offset in (_ATTRIBUTES, _ATTRIBUTES_MASK))
     return attributes, mask

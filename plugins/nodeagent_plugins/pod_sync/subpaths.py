@@ -8,7 +8,6 @@ that path.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 import stat
@@ -19,11 +18,10 @@ from nodeagent.base.mounts import calls
 from nodeagent.errors import ContainerError, VolumeError
 
 _CONFIG_ERROR = "CreateContainerConfigError"
-_MS_BIND, _MS_REC = 4096, 16384
 _MAX_LINKS = 40
 
-BindMount = Callable[[str, str], None]
-"""Bind-mounts a source (can be ``/proc/self/fd/N``) on a target; raises OSError."""
+BindMount = Callable[[Path, Path], None]
+"""Bind-mounts a source (can be ``/proc/self/fd/N``) with all mounts below it on a target; raises OSError."""
 
 
 def check_subpath(path: str) -> None:
@@ -93,7 +91,7 @@ def bind_subpath(volume_path: str, path: str, target: Path, bind: BindMount | No
         try:
             unmount(target)
             _mount_point(target, is_directory=stat.S_ISDIR(os.fstat(opened).st_mode))
-            (bind or bind_mount)(f"/proc/self/fd/{opened}", str(target))
+            (bind or _bind)(Path(f"/proc/self/fd/{opened}"), target)
         finally:
             os.close(opened)
     except OSError as error:
@@ -121,16 +119,6 @@ def release_subpaths(root: Path) -> None:
         raise VolumeError(f"remove {error.filename}: {error.strerror or error}") from error
 
 
-def bind_mount(source: str, target: str) -> None:
-    """Bind-mount *source* on *target*.
-
-    :raises OSError: the kernel returned an error.
-    """
-    if _libc().mount(source.encode(), target.encode(), None, _MS_BIND | _MS_REC, None) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), target)
-
-
 def unmount(target: Path) -> None:
     """Unmount all mounts on *target*; does nothing if there is none.
 
@@ -141,6 +129,10 @@ def unmount(target: Path) -> None:
     with contextlib.suppress(PermissionError):  # Without privileges nothing was mounted either.
         while calls.unmount(target):
             pass
+
+
+def _bind(source: Path, target: Path) -> None:
+    calls.bind(source, target, recursive=True)
 
 
 def _mount_point(target: Path, *, is_directory: bool) -> None:
@@ -172,7 +164,3 @@ def _entries(directory: Path) -> list[Path]:
         return sorted(directory.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return []
-
-
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)

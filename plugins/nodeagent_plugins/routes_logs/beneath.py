@@ -14,6 +14,8 @@ import os
 import stat
 from pathlib import Path
 
+from nodeagent.base.libc import last_error, libc
+
 _SYS_OPENAT2 = 437  # The same number on every architecture.
 _RESOLVE_NO_MAGICLINKS = 0x02
 _RESOLVE_NO_SYMLINKS = 0x04
@@ -24,9 +26,6 @@ _TRIES = 8
 
 class _OpenHow(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
-
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def open_beneath(root: Path, relative: str, *, links: bool = True) -> int:
@@ -72,14 +71,14 @@ def _resolve(base: int, name: str, links: bool) -> int:
     resolve = _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS | (0 if links else _RESOLVE_NO_SYMLINKS)
     how = _OpenHow(os.O_PATH | os.O_CLOEXEC, 0, resolve)
     for _ in range(_TRIES):
-        found = int(_libc.syscall(_SYS_OPENAT2, base, os.fsencode(name), ctypes.byref(how), ctypes.sizeof(how)))
+        found = int(libc().syscall(_SYS_OPENAT2, base, os.fsencode(name), ctypes.byref(how), ctypes.sizeof(how)))
         if found >= 0:
             return found
-        error = ctypes.get_errno()
-        if error in _NO_OPENAT2:
+        error = last_error(name)
+        if error.errno in _NO_OPENAT2:
             return walk(base, name)
-        if error != errno.EAGAIN:  # A concurrent rename.
-            raise OSError(error, os.strerror(error), name)
+        if error.errno != errno.EAGAIN:  # A concurrent rename.
+            raise error
     raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN), name)
 
 

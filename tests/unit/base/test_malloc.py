@@ -22,14 +22,14 @@ class Library:
 
 def test_threads_share_an_arena_that_is_trimmed_early(monkeypatch: pytest.MonkeyPatch) -> None:
     library = Library()
-    monkeypatch.setattr(malloc, "_libc", lambda: library)
+    monkeypatch.setattr(malloc, "libc", lambda: library)
     trim_eagerly()
     assert library.calls[0] == (-8, 1)
     assert {parameter for parameter, _ in library.calls} == {-8, -1, -3}
 
 
 def test_library_without_mallopt_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(malloc, "_libc", object)
+    monkeypatch.setattr(malloc, "libc", object)
     trim_eagerly()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
 from pathlib import Path
@@ -96,10 +97,15 @@ Anonymous:             0 kB
 
 
 def test_only_read_only_files_are_released(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    calls: list[tuple[int, ...]] = []
+    calls: list[tuple[int | None, int, int]] = []
+
+    class Library:
+        def madvise(self, start: ctypes.c_void_p, size: ctypes.c_size_t, advice: int) -> None:
+            calls.append((start.value, size.value, advice))
+
     smaps = tmp_path / "smaps"
     smaps.write_text(_SMAPS)
     monkeypatch.setattr(mapped_files, "_SMAPS", smaps)
-    monkeypatch.setattr(mapped_files, "_madvise", lambda: lambda *arguments: calls.append(arguments))
+    monkeypatch.setattr(mapped_files, "libc", Library)
     mapped_files.release_unchanged_pages()
     assert calls == [(0x1000, 0x1000, 4), (0x6000, 0x2000, 4)]

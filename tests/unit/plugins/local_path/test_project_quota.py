@@ -8,10 +8,10 @@ import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
+from nodeagent.base import project_quota as base_quota
 from nodeagent_plugins.local_path import project_quota
 from nodeagent_plugins.local_path.project_quota import QuotaUnsupported, clear, limit, project_id
 
@@ -29,7 +29,7 @@ class Kernel:
         self.limits: dict[int, int] = {}
         self.quota_error = self.attribute_error = 0
 
-    def ioctl(self, _descriptor: int, command: int, content: bytearray) -> None:
+    def ioctl(self, _descriptor: int, command: int, content: bytearray, _mutate: bool) -> None:
         if self.attribute_error:
             raise OSError(self.attribute_error, os.strerror(self.attribute_error))
         if command == SET:
@@ -39,22 +39,24 @@ class Kernel:
             assert command == GET
             content[:] = self.attributes
 
-    def syscall(self, number: int, _descriptor: int, command: int, project: int, limits: bytes) -> int:
-        assert (number, command) == (443, 0x80000802)
+    def syscall(
+        self, number: int, _descriptor: int, command: ctypes.c_uint, project: ctypes.c_uint, limits: bytes
+    ) -> int:
+        assert (number, command.value) == (443, 0x80000802)
         if self.quota_error:
             ctypes.set_errno(self.quota_error)
             return -1
         hard, soft, *_, valid = struct.unpack("=8QI4x", limits)
         assert (hard, valid) == (soft, 1)
-        self.limits[project] = hard
+        self.limits[project.value] = hard
         return 0
 
 
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     kernel = Kernel()
-    monkeypatch.setattr(project_quota.fcntl, "ioctl", kernel.ioctl)
-    monkeypatch.setattr(project_quota, "_libc", lambda: SimpleNamespace(syscall=kernel.syscall))
+    monkeypatch.setattr(base_quota.fcntl, "ioctl", kernel.ioctl)
+    monkeypatch.setattr(base_quota, "libc", lambda: kernel)
     return kernel
 
 
@@ -124,15 +126,6 @@ def test_other_failure_of_attributes_is_raised(kernel: Kernel, directory: int) -
         limit(directory, PROJECT, 1024)
 
     assert kernel.limits == {PROJECT: 1}
-
-
-def test_other_platforms_are_unsupported(kernel: Kernel, directory: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(project_quota.platform, "system", lambda: "Darwin")
-
-    with pytest.raises(QuotaUnsupported, match="Darwin"):
-        limit(directory, PROJECT, 1024)
-
-    assert kernel.limits == {}
 
 
 def test_project_of_a_volume_is_stable_and_unique() -> None:

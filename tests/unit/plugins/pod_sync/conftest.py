@@ -48,7 +48,7 @@ class Bench:
         """Drop the state in memory."""
         self.syncer = BundledPodSyncer(self.context, self.hooks, log_root=self.log_root, bind=self._bind)
 
-    def _bind(self, source: str, target: str) -> None:
+    def _bind(self, source: Path, target: Path) -> None:
         self.binds.append((source, target))
 
     async def sync(self, pod: Pod, times: int = 1) -> SyncOutcome:

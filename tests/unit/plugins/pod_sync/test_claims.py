@@ -32,7 +32,7 @@ def test_sub_path_is_bound_under_the_name_of_the_persistent_volume(tmp_path: Pat
     parts = volume_parts(container, {"v": MountedVolume("v", str(tmp_path / "volume"), volume_name="pv-1")}, {})
     bound: list[str] = []
 
-    def bind(source: str, target: str) -> None:
+    def bind(source: Path, target: Path) -> None:
         bound.append(f"{os.readlink(source)} {target}")
 
     prepare_files(make_pod(), container, 0, paths, parts, HostsContent((), "web", ""), first=True, bind=bind)

@@ -40,9 +40,9 @@ def prepare(paths, volume, mount, *, readonly=False, hosts=NO_HOSTS, binds=None,
     pod = make_pod(containers=[container])
     parts = volume_parts(container, {"v": MountedVolume("v", str(volume), readonly)}, variables or {})
 
-    def bind(source: str, target: str) -> None:
+    def bind(source: Path, target: Path) -> None:
         if binds is not None:
-            binds.append((os.readlink(source), target))
+            binds.append((os.readlink(source), str(target)))
 
     return prepare_files(pod, container, 0, paths, parts, hosts, first=True, bind=bind).mounts
 

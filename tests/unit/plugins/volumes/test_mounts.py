@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import threading
 from pathlib import Path
@@ -47,11 +48,11 @@ def test_volume_in_memory_is_mounted_without_restrictions(monkeypatch: pytest.Mo
     done: list[tuple[object, ...]] = []
 
     class Kernel:
-        def mount(self, *arguments: object) -> int:
-            done.append(arguments)
+        def mount(self, device: bytes, target: bytes, kind: bytes, flags: ctypes.c_ulong, data: bytes) -> int:
+            done.append((device, target, kind, flags.value, data))
             return 0
 
-    monkeypatch.setattr(calls, "_libc", Kernel)
+    monkeypatch.setattr(calls, "libc", Kernel)
 
     mounts.LinuxMounter().mount("tmpfs", Path("/v"), "size=4096")
 
