@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 SHARED_SECONDS = 5.0
-"""Interval of the shared times."""
+"""Usual interval of the shared times."""
 _ROUNDING_SECONDS = 0.001
 
 
-def until_shared(now: float, seconds: float) -> float:
-    """Return the pause until the last shared time in the next *seconds*; *seconds* if there is none."""
+def until_shared(now: float, seconds: float, interval: float = SHARED_SECONDS) -> float:
+    """Return the pause until the last shared time in the next *seconds*; *seconds* if there is none.
+
+    :param interval: interval of the shared times, in seconds.
+    """
     due = now + seconds + _ROUNDING_SECONDS
-    pause = due - due % SHARED_SECONDS - now
+    pause = due - due % interval - now
     return pause if pause > _ROUNDING_SECONDS else seconds

@@ -7,6 +7,7 @@ import logging
 import random
 from typing import TYPE_CHECKING, Protocol
 
+from nodeagent.base.aio.shared_times import until_shared
 from nodeagent.base.logging import v_level
 from nodeagent.base.metrics import Counter, Histogram
 from nodeagent.base.release import Release
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from nodeagent.contracts.context import PullerContext
 
 _ATTEMPTS = 3
+_SHARED_SECONDS = 0.25
+"""Interval of the times that network probes share: several together need a third of the CPU time of single ones."""
 _START_SECONDS = 1.0
 """Interval of the checks of a container that is being started."""
 _STATE_NAMED = Release(1, 33)
@@ -110,14 +113,21 @@ class ProbeWorker:
 
     async def run(self) -> None:
         """Run until cancelled."""
-        if self._clock.now() - self._agent_started_at < self._period:
+        now = self._clock.now()
+        if now - self._agent_started_at < self._period:
             # Spreads the probes of the node after a restart of the agent.
-            await self._clock.sleep(random.random() * self._period)  # noqa: S311
+            await self._clock.sleep_until(self._due(now, random.random() * self._period))  # noqa: S311
         while True:
             self._triggered.clear()
             started = self._clock.now()
             pause = await self._step()
-            await self._rest(None if pause is None else started + pause)
+            await self._rest(None if pause is None else self._due(started, pause))
+
+    def _due(self, start: float, seconds: float) -> float:
+        """Return the time *seconds* after *start*, for a network probe the last shared time up to then."""
+        if self.probe.exec is None:  # Commands at the same time would delay each other.
+            seconds = until_shared(start, seconds, _SHARED_SECONDS)
+        return start + seconds
 
     async def _rest(self, due: float | None) -> None:
         """Wait until *due* or until triggered."""

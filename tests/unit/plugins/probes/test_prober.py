@@ -24,6 +24,7 @@ from nodeagent.testing import (
     make_pod,
 )
 from nodeagent_plugins import probes
+from nodeagent_plugins.probes.outcome import Outcome, OutcomeKind
 from nodeagent_plugins.probes.prober import ProbeManager
 from nodeagent_plugins.probes.worker import DURATIONS, PROBES
 
@@ -430,6 +431,39 @@ async def test_removed_pod_has_no_tasks_or_results(node: Node, clock: FakeClock)
     assert node.results(web) == [None, None, None]
     assert len(node.context.tasks) == 0
     assert clock.sleepers == 0
+
+
+@pytest.mark.parametrize(
+    ("action", "times"),
+    [({"tcpSocket": {"host": "h", "port": 80}}, {0.25, 0.0}), ({"exec": {"command": ["check"]}}, {0.3, 0.45, 0.1})],
+)
+async def test_network_probes_share_times_and_keep_their_period(
+    node: Node, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, action: dict[str, Any], times: set[float]
+) -> None:
+    start = clock.now()
+    probed: list[float] = []
+
+    async def probe_tcp(*_: Any) -> Outcome:
+        probed.append(clock.now() - start)
+        await clock.sleep(0.01)
+        return Outcome(OutcomeKind.SUCCESS)
+
+    def check(_: Any) -> ExecResult:
+        probed.append(clock.now() - start)
+        return ExecResult(0, b"")
+
+    monkeypatch.setattr("nodeagent_plugins.probes.actions.probe_tcp", probe_tcp)
+    node.runtime.on_exec("main", check)
+    for name, offset in (("a", 0.3), ("b", 0.45), ("c", 1.1)):
+        await clock.advance(start + offset - clock.now())
+        pod = make_pod(name, uid=name, containers=[make_container(readiness_probe={"periodSeconds": 10, **action})])
+        node.runtime.start("main", pod)
+        node.sync(pod)
+    await clock.advance(100)
+
+    later = [time for time in probed if time > 9]
+    assert {round(time % 1, 2) for time in later} == times
+    assert len(later) == 30
 
 
 async def test_changed_probe_replaces_only_its_worker(node: Node, clock: FakeClock) -> None:
