@@ -24,10 +24,8 @@ class ContainerOrder:
         self._specs: dict[str, Mapping[str, Any]] = {}
         self._passed: dict[str, set[str]] = {}
         """By sandbox, the init containers that have succeeded and the sidecars that have started."""
-        self._started: dict[str, set[str]] = {}
-        """By sandbox, the containers that have started, since all of them had to start again."""
         self._pending: dict[str, set[str]] = {}
-        """By sandbox, the containers that had not started when all of them had to start again."""
+        """By sandbox, the containers that may have been about to start when all of them had to start again."""
 
     def added(self, uid: str, spec: Mapping[str, Any]) -> None:
         """Record a new pod."""
@@ -61,20 +59,18 @@ class ContainerOrder:
         """Drop all records of other pods and sandboxes."""
         self._specs = {uid: spec for uid, spec in self._specs.items() if uid in retained}
         self._passed = {sandbox: names for sandbox, names in self._passed.items() if sandbox in sandboxes}
-        self._started = {sandbox: names for sandbox, names in self._started.items() if sandbox in sandboxes}
         self._pending = {sandbox: names for sandbox, names in self._pending.items() if sandbox in sandboxes}
 
     def ended(self, container: Container) -> None:
         """Record the end of a container."""
         if self.restarts_all(container):
             self._passed.pop(container.sandbox.id, None)
-            started = self._started.pop(container.sandbox.id, set())
-            self._pending[container.sandbox.id] = set(self.names(container.sandbox.uid)) - started
+            self._pending[container.sandbox.id] = self._starting(container)
         elif container.exit_code == 0 and not self._is_sidecar(container):
             self._pass(container)
 
     def is_pending(self, container: Container) -> bool:
-        """Return whether a container starts for the first time although all containers of its pod start again.
+        """Return whether a container may start although all containers of its pod have to start again.
 
         The agent can have decided this before another container ended.
         """
@@ -94,7 +90,8 @@ class ContainerOrder:
         if self.is_pending(container):
             self._pending[container.sandbox.id].discard(name)
             return ""
-        self._started.setdefault(container.sandbox.id, set()).add(name)
+        if self._is_init(container):  # The agent has executed its earlier decisions.
+            self._pending.pop(container.sandbox.id, None)
         if name.startswith("debug"):
             return ""
         for earlier in self._init_containers(uid):
@@ -138,6 +135,13 @@ class ContainerOrder:
         if spec is None or "startupProbe" not in spec or container.started_up:
             return ""
         return f"{container.name} of pod {container.sandbox.uid} is probed before its startup probe has succeeded"
+
+    def _starting(self, ended: Container) -> set[str]:
+        """Return the regular containers and sidecars that do not run or are being stopped at the end of a container."""
+        uid = ended.sandbox.uid
+        sidecars = [each["name"] for each in self._init_containers(uid) if "restartPolicy" in each]
+        left_alone = {each.name for each in (*self._others(ended), ended) if each.stopping_since is None}
+        return {*self.names(uid), *sidecars} - left_alone
 
     def _pass(self, container: Container) -> None:
         self._passed.setdefault(container.sandbox.id, set()).add(container.name)

@@ -197,10 +197,10 @@ def test_all_containers_run_again_after_an_exit_with_the_code_of_the_rule():
 def test_first_start_may_follow_the_exit_that_restarts_all_containers():
     pod = Pod(sidecars=1, containers=2, rule="RestartAllContainers")
     for _ in range(2):
+        pod.running.clear()
         pod.start("sidecar-0")
         pod.start("main-0")
         pod.end("main-0", 42)
-        pod.running.clear()
 
         assert pod.start("main-1") == "", "the agent may not have observed the exit"
 
@@ -209,6 +209,20 @@ def test_first_start_may_follow_the_exit_that_restarts_all_containers():
     pod.order.forget({"a"}, ())
     pod.start("sidecar-0")
     assert pod.start("main-1") == ""
+
+
+@pytest.mark.parametrize(("requested_at", "permitted"), [(None, False), (0.0, True)])
+@pytest.mark.parametrize("name", ["main-0", "main-1", "sidecar-1"])
+def test_container_that_is_being_stopped_may_start_again_before_all_others(name, requested_at, permitted):
+    pod = Pod(sidecars=2, containers=2, startup=5, rule="RestartAllContainers")
+    for each in ("sidecar-0", "sidecar-1", "main-0", "main-1"):
+        pod.start(each)
+    pod.find(name).requested_at = requested_at
+    pod.end("main-0", 42)
+
+    assert (pod.start(name) == "") is permitted
+    pod.start("sidecar-0")
+    assert pod.start("main-1") == "container main-1 of pod a starts before sidecar-0 has passed"
 
 
 def test_rule_for_one_container_restarts_no_others():
