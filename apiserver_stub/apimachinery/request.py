@@ -130,6 +130,8 @@ class Request(MutableStruct):
     """Warnings for the client; each becomes a ``Warning`` header."""
     annotations: dict[str, str] = field(default_factory=dict)
     """Annotations of the request's audit events."""
+    content_annotations: dict[str, str] = field(default_factory=dict)
+    """Annotations of audit events that contain the content of the request (level ``Request``)."""
     afterwards: list[Callable[[], None]] = field(default_factory=list)
     """Functions that are called when the request has completed or failed."""
     reservation: Reservation | None = None

@@ -15,7 +15,7 @@ import msgspec
 
 from apiserver_stub.apimachinery import media
 from apiserver_stub.apimachinery.objects import Object
-from apiserver_stub.apimachinery.request import RequestInfo, User
+from apiserver_stub.apimachinery.request import Request, RequestInfo, User
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.audit import event as events
 from apiserver_stub.audit.backend import Backend
@@ -147,6 +147,12 @@ class AuditContext:
             request_received_timestamp=received,
             stage_timestamp=received,
         )
+
+    def annotate(self, request: Request) -> None:
+        """Add the annotations of *request* to the event."""
+        request.annotations = self.event.annotations
+        if self._decision.level >= Level.Request:
+            request.content_annotations = self.event.annotations
 
     async def received(self) -> None:
         """Record the arrival of the request.

@@ -198,7 +198,7 @@ class RequestHandler:
                 request = self._request(http, info, query, user, format_)
                 warnings = request.warnings
                 if audit_context is not None:
-                    request.annotations = audit_context.event.annotations
+                    audit_context.annotate(request)
                 rendered = await self._limits.limited(http, request, resource, audit_context)
         except error_responses.HANDLED as error:
             if not authenticated and response_writer.prefers_pretty(http):

@@ -73,7 +73,7 @@ class WatchResponder:
             }
             _log.log(v_level(_VERBOSITY), "Starting watch", extra=fields)
         if audit_context is not None:
-            request.annotations = audit_context.event.annotations
+            audit_context.annotate(request)
         if resource.deprecation is not None:
             note_deprecation(request, resource, resource.deprecation)
         over_websocket = http.headers.get("Upgrade", "").lower() == "websocket"

@@ -8,15 +8,17 @@ from typing import Any, Self
 from apiserver_stub.admission.context import AdmissionContext
 from apiserver_stub.admission.manifest_config import load_manifests
 from apiserver_stub.admission.webhooks.conditions import in_version
-from apiserver_stub.admission.webhooks.dispatcher import Hook, WebhookPlugin
+from apiserver_stub.admission.webhooks.dispatcher import Hook, Match, WebhookPlugin
 from apiserver_stub.admission.webhooks.review import AdmissionResponse
 from apiserver_stub.admission.webhooks.users import configured_users
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.json_patch import apply_json_patch
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, internal
-from apiserver_stub.kinds.registry import Resource
 from apiserver_stub.verbs.admission import AdmissionRequest
+
+_PATCHES = "patch.webhook.admission"
+"""Group of the annotations of audit events that contain patches."""
 
 
 class MutatingAdmissionWebhook(WebhookPlugin):
@@ -48,32 +50,51 @@ class MutatingAdmissionWebhook(WebhookPlugin):
     async def admit(self, call: AdmissionRequest) -> None:
         if not self.current(call.resource):
             return
-        for index, (hook, seen_as) in enumerate(await self.matching(call)):
+        for match in await self.matching(call):
+            hook = match.hook
             if call.reinvoking:
                 again = hook.spec.get("reinvocationPolicy") == "IfNeeded"
                 if not again or call.seen.get(hook.key) in (None, objects.encode(call.new)):
                     continue
-            response = await self.invoke(call, hook, seen_as, may_patch=True)
-            if response is None:
-                continue
-            changed = (
-                response.patch is not None and call.new is not None and await self._apply(call, hook, seen_as, response)
-            )
-            if changed:
-                call.reinvoke = True
-            call.seen[hook.key] = objects.encode(call.new)
-            note = {"configuration": hook.configuration, "webhook": hook.name, "mutated": changed}
-            turn = 1 if call.reinvoking else 0
-            call.request.annotations[f"{self.annotation_prefix}/round_{turn}_index_{index}"] = objects.encode(
-                note
-            ).decode()
+            await self._call(call, match)
 
-    async def _apply(self, call: AdmissionRequest, hook: Hook, seen_as: Resource, response: AdmissionResponse) -> bool:
+    async def _call(self, call: AdmissionRequest, match: Match) -> None:
+        request, hook, changed = call.request, match.hook, False
+        turn = f"round_{int(call.reinvoking)}_index_{match.index}"
+
+        async def apply(response: AdmissionResponse) -> None:
+            nonlocal changed
+            if response.patch:
+                changed = await self._apply(call, match, response)
+                patch = objects.encode({**_note(hook), "patch": response.patch, "patchType": "JSONPatch"})
+                request.content_annotations[f"{request.identity.group(_PATCHES)}/{turn}"] = patch.decode()
+
+        try:
+            has_responded = await self.invoke(call, match, apply)
+        finally:
+            mutated = objects.encode({**_note(hook), "mutated": changed})
+            request.annotations[f"{self.annotation_prefix}/{turn}"] = mutated.decode()
+        if not has_responded:
+            self.note_failed_open(call, hook, turn)
+            return
+        if changed:
+            call.reinvoke = True
+        call.seen[hook.key] = objects.encode(call.new)
+
+    async def _apply(self, call: AdmissionRequest, match: Match, response: AdmissionResponse) -> bool:
+        """Apply the patch; return whether the object has changed.
+
+        :raises ApiError: the patch cannot be applied.
+        """
         # Imported here, as listing the plugins does not need the schemas.
         from apiserver_stub.schema.field_validation import SchemaMismatch
         from apiserver_stub.verbs.body import check_types
 
-        new = call.obj
+        hook, seen_as = match.hook, match.seen_as
+        if call.new is None:
+            text = "attempted to modify the object, which is not supported for this operation"
+            raise internal(f'admission webhook "{hook.name}" {text}')
+        new = call.new
         before = objects.encode(new)
         try:
             result: Any = apply_json_patch(_copy(await in_version(new, seen_as) or {}), response.patch)
@@ -91,6 +112,10 @@ class MutatingAdmissionWebhook(WebhookPlugin):
         new.clear()
         new.update(result)
         return objects.encode(new) != before
+
+
+def _note(hook: Hook) -> Object:
+    return {"configuration": hook.configuration, "webhook": hook.name}
 
 
 def _copy(obj: Object) -> Object:

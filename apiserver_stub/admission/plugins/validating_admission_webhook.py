@@ -7,7 +7,7 @@ from typing import Self
 
 from apiserver_stub.admission.context import AdmissionContext
 from apiserver_stub.admission.manifest_config import load_manifests
-from apiserver_stub.admission.webhooks.dispatcher import Hook, WebhookPlugin
+from apiserver_stub.admission.webhooks.dispatcher import WebhookPlugin
 from apiserver_stub.admission.webhooks.users import configured_users
 from apiserver_stub.verbs.admission import AdmissionRequest
 
@@ -20,7 +20,7 @@ class ValidatingAdmissionWebhook(WebhookPlugin):
     enabled_by_default = True
     kind = "ValidatingWebhookConfiguration"
     plural = "validatingwebhookconfigurations"
-    annotation_group = "failed-open.validation.webhook.admission"
+    annotation_group = "validating.webhook.admission"
     span = "Call validating webhook"
 
     @classmethod
@@ -42,12 +42,9 @@ class ValidatingAdmissionWebhook(WebhookPlugin):
         if not self.current(call.resource):
             return
         matching = await self.matching(call)
-        calls = (self.invoke(call, hook, seen_as, may_patch=False) for hook, seen_as in matching)
-        results = await asyncio.gather(*calls, return_exceptions=True)
-        for result in results:
+        results = await asyncio.gather(*(self.invoke(call, match) for match in matching), return_exceptions=True)
+        for index, result in enumerate(results):
             if isinstance(result, BaseException):
                 raise result
-
-    def on_failure(self, hook: Hook, call: AdmissionRequest, problem: str) -> None:
-        super().on_failure(hook, call, problem)
-        call.request.annotations[f"{self.annotation_prefix}/{hook.name}"] = hook.name
+            if not result:
+                self.note_failed_open(call, matching[index].hook, f"round_0_index_{index}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
 from apiserver_stub.admission import AdmissionPlugin
@@ -65,6 +65,20 @@ class Hook(Struct, frozen=True):
         return f"{self.configuration}/{self.name}"
 
 
+class Match(Struct, frozen=True):
+    """A webhook that is called for a request."""
+
+    index: int
+    """Position among the webhooks of all configurations."""
+    hook: Hook
+    seen_as: Resource
+    """The version in which it receives the request."""
+
+
+Apply = Callable[[AdmissionResponse], Awaitable[None]]
+"""Applies a response; raises :class:`ApiError` if that is impossible."""
+
+
 class WebhookPlugin(AdmissionPlugin):
     """Base of the plugins that call webhooks."""
 
@@ -100,39 +114,39 @@ class WebhookPlugin(AdmissionPlugin):
     def concerns(self, resource: Resource, operation: Operation, subresource: str) -> bool:
         return self._manifests is not None or not is_exempt(resource, self._group)
 
-    async def matching(self, call: AdmissionRequest) -> list[tuple[Hook, Resource]]:
-        """Return the webhooks to call, and the version in which each receives the request.
+    async def matching(self, call: AdmissionRequest) -> list[Match]:
+        """Return the webhooks to call.
 
         :raises ApiError: a match condition cannot be evaluated and the failure policy is ``Fail``.
         """
         authorizer = Authorizer(call.request.user, self._decide)
         candidates = list(self._candidates(call))
-        views = await views_of(call, (seen_as for hook, seen_as in candidates if hook.conditions))
+        views = await views_of(call, (match.seen_as for match in candidates if match.hook.conditions))
         return await authorizer.evaluate(
-            lambda: [item for item in candidates if self._conditions_hold(*item, call, views)], ApiError
+            lambda: [match for match in candidates if self._conditions_hold(match, call, views)], ApiError
         )
 
-    def _candidates(self, call: AdmissionRequest) -> Iterator[tuple[Hook, Resource]]:
+    def _candidates(self, call: AdmissionRequest) -> Iterator[Match]:
         hooks = self.current(call.resource)
         if not hooks:
             return
         namespace = self._lister.namespace(call.namespace) if call.resource.namespaced else {}
-        for hook in hooks:
+        for index, hook in enumerate(hooks):
             spec = hook.spec
             seen_as = matched_as(spec.get("rules") or (), spec.get("matchPolicy") or "", call, self._registry)
             if seen_as is None or not namespace_matches(hook.namespaces, call, namespace):
                 continue
             if object_matches(hook.objects, call):
-                yield hook, seen_as
+                yield Match(index, hook, seen_as)
 
-    async def invoke(
-        self, call: AdmissionRequest, hook: Hook, seen_as: Resource, *, may_patch: bool
-    ) -> AdmissionResponse | None:
-        """Call *hook* and return its response, or ``None`` if the call failed and the failure policy is ``Ignore``.
+    async def invoke(self, call: AdmissionRequest, match: Match, apply: Apply | None = None) -> bool:
+        """Call a webhook; return whether it has responded, as otherwise the failure policy is ``Ignore``.
 
-        :raises ApiError: the webhook denied the request, or the call failed and the failure policy is ``Fail``.
+        :param apply: applies the response of a webhook that may change the object.
+        :raises ApiError: the webhook denied the request, its response cannot be applied, or the call failed and the
+            failure policy is ``Fail``.
         """
-        spec = hook.spec
+        hook, seen_as, spec = match.hook, match.seen_as, match.hook.spec
         if call.dry_run and spec.get("sideEffects") not in _SAFE:
             raise bad_request(f'admission webhook "{hook.name}" does not support dry run')
         version = next((item for item in spec.get("admissionReviewVersions") or () if item in VERSIONS), VERSIONS[0])
@@ -141,11 +155,11 @@ class WebhookPlugin(AdmissionPlugin):
         started = time.perf_counter()
         try:
             review = await self._post(call, hook, body)
-            response = read_response(review, body["apiVersion"], body["request"]["uid"], may_patch=may_patch)
+            response = read_response(review, body["apiVersion"], body["request"]["uid"], may_patch=apply is not None)
         except WebhookCallError as error:
             self._count(hook, call, started, CALL_FAILED, "calling_webhook_error", rejected=not hook.fails_open)
-            self.on_failure(hook, call, f"failed to call webhook: {error}")
-            return None
+            self._failed(hook, f"failed to call webhook: {error}")
+            return False
         for key, value in response.annotations.items():
             call.request.annotations[f"{hook.name}/{key}"] = value
         call.request.warnings.extend(response.warnings)
@@ -153,8 +167,21 @@ class WebhookPlugin(AdmissionPlugin):
             rejection = denial(hook.name, response.status)
             self._count(hook, call, started, rejection.code, "no_error", rejected=True)
             raise rejection
+        try:
+            if apply is not None:
+                await apply(response)
+        except ApiError:
+            self._count(hook, call, started, 0, "apiserver_internal_error", rejected=True)
+            raise
         self._count(hook, call, started, 200, "", rejected=False)
-        return response
+        return True
+
+    def note_failed_open(self, call: AdmissionRequest, hook: Hook, turn: str) -> None:
+        """Record in the audit event that the failure of a webhook was ignored.
+
+        :param turn: number of the pass, and of the webhook in it.
+        """
+        call.request.annotations[f"failed-open.{self.annotation_prefix}/{turn}"] = hook.name
 
     def _count(
         self, hook: Hook, call: AdmissionRequest, started: float, code: int, error: str, *, rejected: bool
@@ -162,7 +189,7 @@ class WebhookPlugin(AdmissionPlugin):
         seconds = time.perf_counter() - started
         self._metrics.webhook_called(hook.name, self.kind, call.operation, seconds, code, error, rejected=rejected)
 
-    def on_failure(self, hook: Hook, call: AdmissionRequest, problem: str) -> None:
+    def _failed(self, hook: Hook, problem: str) -> None:
         """Apply the failure policy after a failed call.
 
         :raises ApiError: the failure policy is ``Fail``.
@@ -190,10 +217,11 @@ class WebhookPlugin(AdmissionPlugin):
         with tracing.child(self.span, attributes):
             return await self._client.post(spec.get("clientConfig") or {}, body, spec.get("timeoutSeconds") or 10)
 
-    def _conditions_hold(self, hook: Hook, seen_as: Resource, call: AdmissionRequest, views: Views) -> bool:
+    def _conditions_hold(self, match: Match, call: AdmissionRequest, views: Views) -> bool:
+        hook = match.hook
         if not hook.conditions:
             return True
-        data = condition_data(call, seen_as, views)
+        data = condition_data(call, match.seen_as, views)
         try:
             budget = Budget(CONDITIONS_LIMIT)
             return all(expression.evaluate(data, budget) is True for expression in hook.conditions)

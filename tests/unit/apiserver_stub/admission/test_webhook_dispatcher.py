@@ -144,12 +144,14 @@ async def test_failed_call_follows_the_failure_policy(hooks: Webhooks, response:
 
 
 async def test_call_that_failed_open_is_in_the_audit_annotations(validating: Webhooks) -> None:
-    validating.add("a", failurePolicy="Ignore")
-    validating.responses["a"] = "refused"
+    selector = {"matchLabels": {"none": ""}}
+    for name, spec in (("a", {}), ("b", {"failurePolicy": "Ignore"}), ("0", {"objectSelector": selector})):
+        validating.add(name, **spec)
+    validating.responses["b"] = "refused"
 
     call = await validating.send()
 
-    assert call.request.annotations == {"failed-open.validation.webhook.admission.k8s.io/a": "a"}
+    assert call.request.annotations == {"failed-open.validating.webhook.admission.k8s.io/round_0_index_1": "b"}
 
 
 async def test_denial_is_reported_with_annotations_and_warnings(hooks: Webhooks) -> None:

@@ -66,6 +66,20 @@ def recorded(context: AuditContext) -> dict[str, Any]:
     return msgspec.json.decode(msgspec.json.encode(context.event))
 
 
+@pytest.mark.parametrize(
+    ("level", "found"), [("Metadata", {"a": "1"}), ("Request", {"a": "1", "patch": "2"}), ("RequestResponse", None)]
+)
+def test_annotations_with_content_need_the_level_request(level: str, found: dict[str, str] | None) -> None:
+    context = begin(f"level: {level}")
+    request: Any = SimpleNamespace(annotations={}, content_annotations={})
+
+    context.annotate(request)
+    request.annotations["a"] = "1"
+    request.content_annotations["patch"] = "2"
+
+    assert recorded(context)["annotations"] == (found or {"a": "1", "patch": "2"})
+
+
 class SlowBackend:
     """Backend that records stages and never finishes writing."""
 

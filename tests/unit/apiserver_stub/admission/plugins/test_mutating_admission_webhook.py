@@ -9,6 +9,7 @@ import pytest
 
 from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.admission.plugins.mutating_admission_webhook import MutatingAdmissionWebhook
+from apiserver_stub.apimachinery.status import ApiError
 from tests.unit.apiserver_stub.admission.conftest import make_call
 from tests.unit.apiserver_stub.admission.webhooks import MAPS, REGISTRY, RULE, Webhooks, config_map, patched
 
@@ -66,6 +67,9 @@ async def test_invalid_patch_rejects_the_request(hooks: Webhooks, patch: Any, pr
     assert found.startswith("500 ")
     assert problem in found
     assert obj == config_map(own="x")
+    (line,) = hooks.metric("apiserver_admission_webhook_rejection_count{")
+    assert 'error_type="apiserver_internal_error"' in line
+    assert 'rejection_code="0"' in line
 
 
 async def test_kind_of_the_object_is_kept(hooks: Webhooks) -> None:
@@ -85,14 +89,39 @@ async def test_patched_object_has_defaults(hooks: Webhooks, subresource: str, pa
     assert call.obj["spec"]["containers"][1].get("terminationMessagePath") == path
 
 
-async def test_patch_of_a_deletion_is_ignored(hooks: Webhooks) -> None:
-    hooks.add("a")
+async def test_patch_of_a_deletion_rejects_it(hooks: Webhooks) -> None:
+    hooks.add("a", failurePolicy="Ignore")
     hooks.responses["a"] = patched(("add", "/data/a", "1"))
+    call = make_call(None, config_map(), operation="DELETE", resource=MAPS)
+
+    with pytest.raises(ApiError) as caught:
+        await hooks.plugin.admit(call)
+
+    text = 'admission webhook "a" attempted to modify the object, which is not supported for this operation'
+    assert (caught.value.code, str(caught.value)) == (500, f"Internal error occurred: {text}")
+
+
+async def test_empty_patch_of_a_deletion_is_accepted(hooks: Webhooks) -> None:
+    hooks.add("a")
+    hooks.responses["a"] = patched()
     call = make_call(None, config_map(), operation="DELETE", resource=MAPS)
 
     await hooks.plugin.admit(call)
 
     assert (call.new, call.reinvoke, notes(call)) == (None, False, {"round_0_index_0": ("a", False)})
+
+
+async def test_patches_are_annotations_of_detailed_audit_events(hooks: Webhooks) -> None:
+    for name in ("a", "b", "c"):
+        hooks.add(name)
+    hooks.responses = {"b": patched(("add", "/data/own", "x")), "c": patched()}
+
+    call = await hooks.send()
+
+    (key, text), *others = call.request.content_annotations.items()
+    assert (key, others) == ("patch.webhook.admission.k8s.io/round_0_index_1", [])
+    patch = [{"op": "add", "path": "/data/own", "value": "x"}]
+    assert json.loads(text) == {"configuration": "of-b", "webhook": "b", "patch": patch, "patchType": "JSONPatch"}
 
 
 async def test_patch_of_another_version_is_converted_back(hooks: Webhooks) -> None:
@@ -146,4 +175,23 @@ async def test_webhook_that_failed_open_is_not_called_again(hooks: Webhooks) -> 
     call = await hooks.send(None, Change())
 
     assert hooks.called == ["a", "b"]
-    assert notes(call) == {"round_0_index_1": ("b", True)}
+    assert call.request.annotations.pop("failed-open.mutation.webhook.admission.k8s.io/round_0_index_0") == "a"
+    assert notes(call) == {"round_0_index_0": ("a", False), "round_0_index_1": ("b", True)}
+
+
+async def test_position_in_annotations_counts_webhooks_that_are_not_called(hooks: Webhooks) -> None:
+    hooks.add("a", objectSelector={"matchLabels": {"none": ""}})
+    hooks.add("b")
+
+    assert notes(await hooks.send()) == {"round_0_index_1": ("b", False)}
+
+
+async def test_denial_is_annotated(hooks: Webhooks) -> None:
+    hooks.add("a")
+    hooks.responses["a"] = {"allowed": False}
+    call = make_call(config_map(), resource=MAPS)
+
+    with pytest.raises(ApiError):
+        await hooks.plugin.admit(call)
+
+    assert notes(call) == {"round_0_index_0": ("a", False)}
