@@ -218,7 +218,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         context.run(PROCESS.set, process)
         self._dropping = True
         try:
-            context.run(_close, self._tasks.pop(process, {}))
+            while tasks := self._tasks.pop(process, None):  # The clean-up code can create others.
+                context.run(_close, tasks)
         finally:
             self._dropping = False
         ready, scheduled = self._ready, self._scheduled  # type: ignore[attr-defined]

@@ -1,6 +1,7 @@
 """Tests for the event loop with virtual time."""
 
 import asyncio
+import gc
 import time
 from contextvars import Context
 
@@ -163,6 +164,25 @@ def test_exceptions_of_a_dropped_process_are_not_reported(loop):
     loop.run_until_complete(work())
 
     assert reported == []
+
+
+def test_tasks_that_a_dropped_process_creates_are_dropped(loop, recwarn):
+    async def work():
+        try:
+            await asyncio.sleep(60)
+        finally:
+            loop.create_task(asyncio.sleep(1))
+
+    async def main():
+        loop.create_task(work(), context=process(1))
+        await asyncio.sleep(1)
+        loop.drop(1)
+
+    loop.run_until_complete(main())
+    left = loop.tasks_of(1)
+    gc.collect()
+
+    assert left == [] and recwarn.list == []
 
 
 def test_dropped_process_does_not_affect_others(loop):
