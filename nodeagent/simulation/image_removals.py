@@ -33,6 +33,8 @@ class ImageRemovals:
         self._node, self._verify, self._delays = node, verify, delays
         self._full, self._pressure = Lows(), Lows()
         self._first_seen: dict[str, float] = {}
+        self._present_since: dict[str, float] = {}
+        """Times since which images are present: the agent may not observe that one was removed and pulled again."""
 
     def observe(self) -> None:
         """Record the images and the usage of their disk."""
@@ -41,6 +43,7 @@ class ImageRemovals:
         self._pressure.observe(now, low=available * 100 < CAPACITY_BYTES * LEAST_PERCENT)
         for name in self._node.runtime.images:
             self._first_seen.setdefault(name, now)
+        self._present_since = {name: self._present_since.get(name, now) for name in self._node.runtime.images}
 
     def removing(self, name: str) -> None:
         """Verify that the agent may remove an image now."""
@@ -80,7 +83,7 @@ class ImageRemovals:
 
     def _is_old(self, name: str, seconds: float) -> bool:
         """Return whether this process of the agent has known an image for some time."""
-        since = max(self._first_seen.get(name, 0.0), self._node.started_at)
+        since = max(self._present_since.get(name, 0.0), self._node.started_at)
         return self._node.loop.time() - since >= seconds
 
     def _was_disturbed(self, now: float, seconds: float) -> bool:

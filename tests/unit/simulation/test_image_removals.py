@@ -156,8 +156,22 @@ def test_old_unused_images_can_be_removed_before_evictions(tmp_path, offset, del
     config = cri.ContainerConfig(metadata=metadata, image=cri.ImageSpec(image="used"))
     host.runtime.containers["c"] = Container("c", sandbox, config, 0)
     host.add("b", container={"name": "web", "image": "needed"})
-    host.loop.now, host.clock.offset_seconds = age, offset
     removals = ImageRemovals(host, lambda *_: None, [delay] if delay else [])
-    removals._first_seen = dict.fromkeys(host.runtime.images, 0.0)
+    removals.observe()
+    host.loop.now, host.clock.offset_seconds = age, offset
+
+    assert removals.removable() == removable
+
+
+@pytest.mark.parametrize(("age", "removable"), [(180.0, ["old"]), (179.0, [])])
+def test_image_that_was_pulled_again_is_new(host, age, removable):
+    removals = ImageRemovals(host, lambda *_: None, [])
+    removals.observe()
+    host.runtime.images.clear()
+    host.loop.now = 500.0
+    removals.observe()
+    host.pull("old")
+    removals.observe()
+    host.loop.now += age
 
     assert removals.removable() == removable
