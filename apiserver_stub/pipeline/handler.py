@@ -16,7 +16,6 @@ from apiserver_stub.apimachinery.request import (
     Query,
     Request,
     RequestInfo,
-    User,
     parse_path,
 )
 from apiserver_stub.apimachinery.status import ApiError, bad_request, internal
@@ -175,8 +174,10 @@ class RequestHandler:
                 if info.subresource not in LONG_RUNNING:
                     self._limits.classify(http, user, info)
                 raise
+            request = Request(http.method, info, query, http.headers, b"", user, format_, self._identity)
+            if audit_context is not None:
+                audit_context.annotate(request)
             if remote is not None:
-                request = self._request(http, info, query, user, format_)
                 proxied = await self._aggregation.run(http, request, remote, audit_context)
                 if proxied is None:
                     return
@@ -186,19 +187,16 @@ class RequestHandler:
             elif info.verb == "watch" and resource is not None:
                 self._dispatcher.check_watch(resource, info, http.method)
                 self._limits.classify(http, user, info)
-                await self._watches.run(http, self._request(http, info, query, user, format_), resource, audit_context)
+                await self._watches.run(http, request, resource, audit_context)
                 return
             elif resource is not None and self._dispatcher.streams(resource, info, http.method):
                 if self._authorizes_connections and _runs_in_pod(info) and info.verb != "create":
                     await self._authorization.authorize(user, replace(authorized, verb="create"), audit_context)
-                await self._admission.connect(self._request(http, info, query, user, format_), resource)
+                await self._admission.connect(request, resource)
                 await self._streams.run(http, info, query, resource, audit_context)
                 return
             else:
-                request = self._request(http, info, query, user, format_)
                 warnings = request.warnings
-                if audit_context is not None:
-                    audit_context.annotate(request)
                 rendered = await self._limits.limited(http, request, resource, audit_context)
         except error_responses.HANDLED as error:
             if not authenticated and response_writer.prefers_pretty(http):
@@ -230,9 +228,6 @@ class RequestHandler:
             self._tracing.responded(http, rendered.code, info.verb)
         log_request(http, info, rendered.code, seconds)
         await response_writer.send(http, rendered, warnings, compress=http.method == "GET" and self._compresses)
-
-    def _request(self, http: HttpRequest, info: RequestInfo, query: Query, user: User, format_: Format) -> Request:
-        return Request(http.method, info, query, http.headers, b"", user, format_, self._identity)
 
     def _negotiate(self, http: HttpRequest, info: RequestInfo, query: Query, resource: Resource | None) -> Format:
         identity, accept = self._identity, http.headers.get("Accept", "")

@@ -72,8 +72,6 @@ class WatchResponder:
                 "timeout": f"{watch.seconds:g}s",
             }
             _log.log(v_level(_VERBOSITY), "Starting watch", extra=fields)
-        if audit_context is not None:
-            audit_context.annotate(request)
         if resource.deprecation is not None:
             note_deprecation(request, resource, resource.deprecation)
         over_websocket = http.headers.get("Upgrade", "").lower() == "websocket"

@@ -50,6 +50,17 @@ def restricted(*verbs: str, **handler: Any) -> tuple[Api, Readers]:
     return api, readers
 
 
+class Annotates(AdmissionPlugin):
+    """Admission plugin that adds an annotation and denies the request."""
+
+    name = "Annotates"
+    operations = ("CREATE", "CONNECT")
+
+    async def validate(self, call: AdmissionRequest) -> None:
+        call.request.annotations["own"] = "1"
+        raise ApiError(403, "Forbidden", "no")
+
+
 class Fails(AdmissionPlugin):
     """Admission plugin with an error."""
 
@@ -239,6 +250,16 @@ async def test_audit_event_has_the_annotations_of_the_authenticator() -> None:
     api, recorder = audited(authenticator=Authenticates())
     await api.get(MAPS)
     assert recorder.last.annotations["authentication.k8s.io/stale-token"] == MAPS
+
+
+@pytest.mark.parametrize("path", [f"{MAPS}", "/api/v1/namespaces/default/pods/p/exec?command=ls"])
+async def test_audit_event_has_the_annotations_of_admission_plugins(path: str) -> None:
+    api, recorder = audited(plugins=[Annotates()])
+
+    response = await api.request("POST", path, config_map("a"))
+
+    assert response.code == 403
+    assert recorder.last.annotations["own"] == "1"
 
 
 async def test_only_failed_authentication_is_audited_without_a_user() -> None:
