@@ -114,10 +114,7 @@ def read_response(body: Object, api_version: str, uid: str, *, may_patch: bool) 
                 raise WebhookCallError(
                     f'webhook returned response.patch but not response.patchType, got "{patch_type or ""}"'
                 )
-            decoded = msgspec.json.decode(gobase64.decode(patch))
-            if not isinstance(decoded, list):
-                raise WebhookCallError("webhook returned a patch that is not a list")
-            result.patch = decoded
+            result.patch = msgspec.json.decode(gobase64.decode(patch), type=list[dict[str, Any]] | None)
     except (ValueError, RecursionError) as error:
         raise WebhookCallError(f"received invalid webhook response: {error}") from error
     return result
