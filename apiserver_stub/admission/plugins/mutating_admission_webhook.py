@@ -76,7 +76,6 @@ class MutatingAdmissionWebhook(WebhookPlugin):
             request.annotations[f"{self.annotation_prefix}/{turn}"] = mutated.decode()
         if not has_responded:
             self.note_failed_open(call, hook, turn)
-            return
         if changed:
             call.reinvoke = True
         call.seen[hook.key] = objects.encode(call.new)
