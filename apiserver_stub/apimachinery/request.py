@@ -132,10 +132,16 @@ class Request(MutableStruct):
     """Annotations of the request's audit events."""
     content_annotations: dict[str, str] = field(default_factory=dict)
     """Annotations of audit events that contain the content of the request (level ``Request``)."""
+    durations: dict[str, float] = field(default_factory=dict)
+    """Seconds of the parts of the request that audit events of slow requests report, by name."""
     afterwards: list[Callable[[], None]] = field(default_factory=list)
     """Functions that are called when the request has completed or failed."""
     reservation: Reservation | None = None
     """Allocations of the write in progress; see :mod:`apiserver_stub.verbs.allocation`."""
+
+    def add_duration(self, part: str, seconds: float) -> None:
+        """Add the duration of a part of the request."""
+        self.durations[part] = self.durations.get(part, 0.0) + seconds
 
     @property
     def dry_run(self) -> bool:

@@ -50,7 +50,8 @@ class AuditNames(Struct, frozen=True):
     api_version: str
     decision: str
     reason: str
-    total_latency: str
+    latency: str
+    """Group of the durations of slow requests."""
     protobuf: str
     """Media type."""
     api_domain: str
@@ -62,7 +63,7 @@ class AuditNames(Struct, frozen=True):
             audit_version(identity),
             f"{authorization}/decision",
             f"{authorization}/reason",
-            identity.group("apiserver.latency") + "/total",
+            identity.group("apiserver.latency"),
             identity.protobuf_media_type,
             identity.api_domain,
         )
@@ -129,6 +130,7 @@ class AuditContext:
         self._audit, self._decision = audit, decision
         self._received = time.time_ns()
         self._info = info
+        self._durations: Mapping[str, float] = {}
         headers = http.headers
         name = headers.get(ID_HEADER) or audit_id(http)
         received = events.timestamp(self._received)
@@ -149,7 +151,8 @@ class AuditContext:
         )
 
     def annotate(self, request: Request) -> None:
-        """Add the annotations of *request* to the event."""
+        """Add the annotations of *request* to the event, and if it is slow, the durations of its parts."""
+        self._durations = request.durations
         request.annotations = self.event.annotations
         if self._decision.level >= Level.Request:
             request.content_annotations = self.event.annotations
@@ -241,7 +244,8 @@ class AuditContext:
             now = time.time_ns()
             event.stage_timestamp = events.timestamp(now)
             if stage == "ResponseComplete" and (elapsed := now - self._received) > _SLOW_NANOSECONDS:
-                event.annotations[self._audit.names.total_latency] = f"{elapsed / 1e9:.9f}s"
+                for part, seconds in {"total": elapsed / 1e9, **self._durations}.items():
+                    event.annotations[f"{self._audit.names.latency}/{part}"] = f"{seconds:.9f}s"
         return True
 
     def _name(self, named: _Named) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, overload
 
@@ -129,8 +130,10 @@ class Limits:
         if schema is not None and fairness is not None:
             try:
                 width = self._width(fairness, schema, request, resource)
+                started = time.perf_counter()
                 entering = fairness.enter(schema, request.user, info, width)
                 admission = await tracing.during("priorityandfairness", entering)
+                request.add_duration("apf-queue-wait", time.perf_counter() - started)
             except Rejected as error:
                 self._metrics.terminated(info, method_of(request), resource, 429)
                 return too_many(error.retry_seconds)

@@ -30,6 +30,7 @@ class MutatingAdmissionWebhook(WebhookPlugin):
     kind = "MutatingWebhookConfiguration"
     plural = "mutatingwebhookconfigurations"
     annotation_group = "mutation.webhook.admission"
+    part = "mutating-webhook"
     span = "Call mutating webhook"
 
     @classmethod
@@ -70,7 +71,8 @@ class MutatingAdmissionWebhook(WebhookPlugin):
                 request.content_annotations[f"{request.identity.group(_PATCHES)}/{turn}"] = patch.decode()
 
         try:
-            has_responded = await self.invoke(call, match, apply)
+            with self.timed(call):
+                has_responded = await self.invoke(call, match, apply)
         finally:
             mutated = objects.encode({**_note(hook), "mutated": changed})
             request.annotations[f"{self.annotation_prefix}/{turn}"] = mutated.decode()

@@ -21,6 +21,7 @@ class ValidatingAdmissionWebhook(WebhookPlugin):
     kind = "ValidatingWebhookConfiguration"
     plural = "validatingwebhookconfigurations"
     annotation_group = "validating.webhook.admission"
+    part = "validating-webhook"
     span = "Call validating webhook"
 
     @classmethod
@@ -41,8 +42,10 @@ class ValidatingAdmissionWebhook(WebhookPlugin):
     async def validate(self, call: AdmissionRequest) -> None:
         if not self.current(call.resource):
             return
-        matching = await self.matching(call)
-        results = await asyncio.gather(*(self.invoke(call, match) for match in matching), return_exceptions=True)
+        if not (matching := await self.matching(call)):
+            return
+        with self.timed(call):
+            results = await asyncio.gather(*(self.invoke(call, match) for match in matching), return_exceptions=True)
         for index, result in enumerate(results):
             if isinstance(result, BaseException):
                 raise result

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from apiserver_stub.admission import AdmissionPlugin
@@ -86,6 +87,8 @@ class WebhookPlugin(AdmissionPlugin):
     """Kind and plural of the webhook configurations."""
     annotation_group = ""
     """The group in the keys of audit annotations, without the API domain."""
+    part = ""
+    """Name of the duration of calls in the audit events of slow requests."""
     span = ""
     """Name of the span of a call."""
     operations = ("CREATE", "UPDATE", "DELETE", "CONNECT")
@@ -175,6 +178,15 @@ class WebhookPlugin(AdmissionPlugin):
             raise
         self._count(hook, call, started, 200, "", rejected=False)
         return True
+
+    @contextmanager
+    def timed(self, call: AdmissionRequest) -> Iterator[None]:
+        """Measure the duration of calls."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            call.request.add_duration(self.part, time.perf_counter() - started)
 
     def note_failed_open(self, call: AdmissionRequest, hook: Hook, turn: str) -> None:
         """Record in the audit event that the failure of a webhook was ignored.

@@ -143,6 +143,18 @@ async def test_failed_call_follows_the_failure_policy(hooks: Webhooks, response:
     assert 'error_type="calling_webhook_error"' in line
 
 
+@pytest.mark.parametrize(
+    ("plugin", "part"),
+    [(MutatingAdmissionWebhook, "mutating-webhook"), (ValidatingAdmissionWebhook, "validating-webhook")],
+)
+async def test_duration_of_calls_is_measured(plugin: Any, part: str) -> None:
+    webhooks = Webhooks(plugin)
+    assert (await webhooks.send()).request.durations == {}
+    webhooks.add("a")
+
+    assert list((await webhooks.send()).request.durations) == [part]
+
+
 async def test_call_that_failed_open_is_in_the_audit_annotations(validating: Webhooks) -> None:
     selector = {"matchLabels": {"none": ""}}
     for name, spec in (("a", {}), ("b", {"failurePolicy": "Ignore"}), ("0", {"objectSelector": selector})):

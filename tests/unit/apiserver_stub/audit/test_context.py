@@ -71,7 +71,7 @@ def recorded(context: AuditContext) -> dict[str, Any]:
 )
 def test_annotations_with_content_need_the_level_request(level: str, found: dict[str, str] | None) -> None:
     context = begin(f"level: {level}")
-    request: Any = SimpleNamespace(annotations={}, content_annotations={})
+    request: Any = SimpleNamespace(annotations={}, content_annotations={}, durations={})
 
     context.annotate(request)
     request.annotations["a"] = "1"
@@ -176,14 +176,18 @@ async def test_omitted_stages_are_not_written() -> None:
 async def test_latency_of_slow_requests_is_an_annotation_of_their_last_event(monkeypatch: pytest.MonkeyPatch) -> None:
     backend = Backend()
     context = begin("level: Metadata", "GET", "/version", backend)
+    request: Any = SimpleNamespace(annotations={}, durations={"apf-queue-wait": 0.25})
     now = time.time_ns()
     monkeypatch.setattr(time, "time_ns", lambda: now + 10**9)
+    context.annotate(request)
 
     await context.emit("ResponseStarted")
     await context.emit("ResponseComplete")
 
-    early, last = ({name for name in event.get("annotations", ()) if "latency" in name} for event in backend.events)
-    assert (early, last) == (set(), {"apiserver.latency.k8s.io/total"})
+    early, last = (event.get("annotations", {}) for event in backend.events)
+    assert early == {}
+    assert last.pop("apiserver.latency.k8s.io/total").startswith("1.0")
+    assert last == {"apiserver.latency.k8s.io/apf-queue-wait": "0.250000000s"}
 
 
 async def test_last_event_of_a_quick_request_has_no_latency() -> None:

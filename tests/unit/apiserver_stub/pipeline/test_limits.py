@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.apimachinery.request import ANONYMOUS, Query, RequestInfo, User
+from apiserver_stub.apimachinery import media
+from apiserver_stub.apimachinery.request import ANONYMOUS, Query, Request, RequestInfo, User
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.flowcontrol.priority_levels import Rejected
 from apiserver_stub.flowcontrol.schemas import FlowSchema
@@ -17,6 +18,7 @@ from apiserver_stub.pipeline.limits import MAX_BODY_BYTES, Limits, LimitSettings
 from apiserver_stub.pipeline.request_metrics import RequestMetrics
 from apiserver_stub.transport.http import MalformedBody
 from apiserver_stub.transport.rendered import Rendered
+from nodeagent.base.identity import Identity
 from nodeagent.base.simulation.loop import SimulatedLoop
 from tests.unit.apiserver_stub.transport.fake_http import FakeHttpRequest
 
@@ -66,8 +68,7 @@ ALICE, MASTER = User("alice"), User("admin", groups=("system:masters",))
 
 
 def requested(info: RequestInfo = LIST, user: User = ALICE, query: str = "", method: str = "GET") -> Any:
-    fields = {"info": info, "method": method, "query": Query(query), "user": user, "afterwards": [], "body": b""}
-    return SimpleNamespace(**fields)
+    return Request(method, info, Query(query), {}, b"", user, media.PLAIN, Identity())
 
 
 def limits_of(**settings: Any) -> Limits:
@@ -178,9 +179,11 @@ async def test_seats_of_priority_and_fairness_are_released(info: RequestInfo, *,
     resource: Any = object() if is_stored else None
     limits = Limits(LimitSettings(), Echo(), RequestMetrics(), fairness, lambda _: stored)  # type: ignore[arg-type]
 
-    await limits.limited(FakeHttpRequest(), requested(info, query="sendInitialEvents=true"), resource, None)
+    request = requested(info, query="sendInitialEvents=true")
+    await limits.limited(FakeHttpRequest(), request, resource, None)
 
     assert fairness.seats == [width, -width]
+    assert list(request.durations) == ["apf-queue-wait"]
 
 
 async def test_request_without_a_seat_may_be_repeated_later() -> None:
