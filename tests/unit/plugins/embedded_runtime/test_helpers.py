@@ -235,7 +235,7 @@ def test_host_name_is_changed_only_in_a_new_namespace(
     spec = {
         "hostname": hostname,
         "root": {"path": "rootfs"},
-        "linux": {"namespaces": [{"type": kind} for kind in kinds]},
+        "linux": {"resources": {}, "namespaces": [{"type": kind} for kind in kinds]},
         "process": {"args": ["/bin/a"]},
     }
     (tmp_path / "config.json").write_text(json.dumps(spec))
