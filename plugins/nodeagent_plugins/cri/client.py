@@ -219,7 +219,7 @@ class CriRuntime:
         attempt = f"run {command[0] if command else 'nothing'} in container {container_id}"
         started = self._clock.now()
         try:
-            response = await self.connection.call("ExecSync", request, attempt, bound)
+            response = await self.connection.leave("ExecSync", request, attempt, bound)
         except RuntimeTimeout as error:
             # The runtime reports a command that exceeds its timeout this way, well before the call itself times out.
             if bound is not None and self._clock.now() - started < bound:

@@ -23,7 +23,7 @@ from nodeagent_plugins.cri.failure_log import log_failure
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 LOOKAHEAD_BYTES = 1024 * 1024
 RECONNECT_MS = (100, 3000)
-FINISH_SECONDS = 5.0
+FINISH_SECONDS, CLOSE_SECONDS = 5.0, 1.0
 INVALID_RESPONSE = "the runtime returned an invalid response"
 OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -80,6 +80,8 @@ class Connection:
         self.endpoint, self.timeout_seconds = endpoint, timeout_seconds
         self._channel: grpc.aio.Channel | None = None
         self._calls: dict[str, Any] = {}
+        self._left: set[asyncio.Task[None]] = set()
+        """Calls whose callers were cancelled."""
 
     async def call(
         self,
@@ -131,6 +133,24 @@ class Connection:
             await asyncio.gather(work, return_exceptions=True)  # After a cancellation the failure is irrelevant.
         return work.result()
 
+    async def leave(self, name: str, request: Any, attempt: str, timeout_seconds: float | None = 0) -> Any:
+        """Send *request* as :meth:`call` does; when cancelled, interrupt the runtime only after 5 s, in the background.
+
+        If containerd is interrupted while it executes a command, its shim can wait half a minute for the command's
+        output to be opened, and the container cannot be stopped in that time.
+
+        :raises RuntimeFailure: the call failed.
+        """
+        work = asyncio.create_task(self.call(name, request, attempt, timeout_seconds), name=f"cri/{name}")
+        try:
+            await asyncio.wait({work})
+        except asyncio.CancelledError:
+            end = asyncio.create_task(_end(work), name=f"cri/{name}/end")
+            self._left.add(end)
+            end.add_done_callback(self._left.discard)
+            raise
+        return work.result()
+
     async def stream(self, name: str, request: Any, attempt: str) -> AsyncGenerator[Any, None]:
         """Send *request* as the call *name* and yield each response as it arrives; has no timeout.
 
@@ -151,7 +171,12 @@ class Connection:
             call.cancel()
 
     async def close(self) -> None:
-        """Close the channel; a later call opens a new one."""
+        """Close the channel, after up to a second in which cancelled calls complete; a later call opens a new one."""
+        if left := list(self._left):
+            await asyncio.wait(left, timeout=CLOSE_SECONDS)
+            for end in left:
+                end.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
         channel, self._channel = self._channel, None
         self._calls.clear()
         if channel is not None:
@@ -168,6 +193,15 @@ class Connection:
                 METHODS[name].path, request_serializer=_serialize, response_deserializer=bytes
             )
         return known
+
+
+async def _end(work: asyncio.Task[Any]) -> None:
+    """Cancel *work* after 5 s, or when cancelled."""
+    try:
+        await asyncio.wait({work}, timeout=FINISH_SECONDS)
+    finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
 
 
 def _metadata(*more: tuple[str, str]) -> tuple[tuple[str, str], ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -58,7 +58,7 @@ class FakeConnection:
             raise response
         return response
 
-    finish = call
+    finish = leave = call
 
     async def stream(self, name: str, request: Any, attempt: str) -> AsyncGenerator[Any, None]:
         for response in self.responses.get(name, ()):
@@ -342,14 +342,15 @@ async def test_failed_call_is_counted(tmp_path):
 class SlowConnection(Connection):
     """Responds once ``may_respond`` is set."""
 
-    def __init__(self) -> None:
+    def __init__(self, response: Any = None) -> None:
         super().__init__("unix:///nobody.sock", timeout_seconds=5)
+        self.response = response or cri.StartContainerResponse()
         self.may_respond, self.ended = asyncio.Event(), False
 
     async def call(self, *_: Any) -> Any:
         await self.may_respond.wait()
         self.ended = True
-        return cri.StartContainerResponse()
+        return self.response
 
 
 async def test_cancelled_start_completes(clock):
@@ -381,6 +382,45 @@ async def test_cancelled_start_that_hangs_is_abandoned(clock, monkeypatch):
     connection.may_respond.set()
     await asyncio.sleep(0.01)
     assert not connection.ended
+
+
+@pytest.fixture
+async def slow(clock) -> AsyncIterator[SlowConnection]:
+    """Connection without a response, and a cancelled execution of a command."""
+    connection = SlowConnection(cri.ExecSyncResponse())
+    work = asyncio.create_task(CriRuntime(connection, clock).exec_sync("c", ["test"], 1))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    yield connection
+    await connection.close()
+
+
+async def test_cancelled_command_completes_in_the_background(slow):
+    slow.may_respond.set()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    assert slow.ended
+
+
+async def test_cancelled_command_may_complete_before_the_connection_is_closed(slow):
+    closing = asyncio.create_task(slow.close())
+    await asyncio.sleep(0.01)
+    slow.may_respond.set()
+    await closing
+
+    assert slow.ended
+
+
+async def test_cancelled_command_that_hangs_is_abandoned(slow, monkeypatch):
+    monkeypatch.setattr("nodeagent_plugins.cri.connection.CLOSE_SECONDS", 0.01)
+
+    await slow.close()
+
+    assert not slow.ended
 
 
 async def test_pull_progress_is_reported(connection: FakeConnection) -> None:
