@@ -46,8 +46,9 @@ class ValidatingAdmissionWebhook(WebhookPlugin):
             return
         with self.timed(call):
             results = await asyncio.gather(*(self.invoke(call, match) for match in matching), return_exceptions=True)
-        for index, result in enumerate(results):
+        for index, (match, result) in enumerate(zip(matching, results, strict=True)):
+            if result is False:
+                self.note_failed_open(call, match.hook, f"round_0_index_{index}")
+        for result in results:
             if isinstance(result, BaseException):
                 raise result
-            if not result:
-                self.note_failed_open(call, matching[index].hook, f"round_0_index_{index}")

@@ -9,6 +9,7 @@ import pytest
 from apiserver_stub.admission import AdmissionChain
 from apiserver_stub.admission.plugins.mutating_admission_webhook import MutatingAdmissionWebhook
 from apiserver_stub.admission.plugins.validating_admission_webhook import ValidatingAdmissionWebhook
+from apiserver_stub.apimachinery.status import ApiError
 from tests.unit.apiserver_stub.admission.conftest import make_call
 from tests.unit.apiserver_stub.admission.webhooks import (
     GROUP,
@@ -162,6 +163,18 @@ async def test_call_that_failed_open_is_in_the_audit_annotations(validating: Web
     validating.responses["b"] = "refused"
 
     call = await validating.send()
+
+    assert call.request.annotations == {"failed-open.validating.webhook.admission.k8s.io/round_0_index_1": "b"}
+
+
+async def test_denied_request_is_annotated_with_calls_that_failed_open(validating: Webhooks) -> None:
+    validating.add("a")
+    validating.add("b", failurePolicy="Ignore")
+    validating.responses = {"a": {"allowed": False}, "b": "refused"}
+    call = make_call(config_map(), resource=MAPS)
+
+    with pytest.raises(ApiError, match="denied the request"):
+        await validating.plugin.validate(call)
 
     assert call.request.annotations == {"failed-open.validating.webhook.admission.k8s.io/round_0_index_1": "b"}
 
