@@ -14,6 +14,7 @@ from apiserver_stub.pipeline.dispatch import note_deprecation
 from apiserver_stub.transport import response_writer, websocket
 from apiserver_stub.transport.sub_protocols import sub_protocols
 from apiserver_stub.transport.websocket import WebSocket
+from apiserver_stub.verbs.revisions import awaited_version, catch_up
 from apiserver_stub.verbs.watch import Watch
 from nodeagent.base.logging import v_level, verbose
 
@@ -59,10 +60,7 @@ class WatchResponder:
         if "watch" not in resource.verbs:
             raise method_not_allowed()
         version = request.query.get("resourceVersion")
-        revision = int(version) if version.isascii() and version.isdigit() and len(version) < 20 else 0
-        if revision > self._context.store.revision_of(resource.storage):  # Of another server of the same store.
-            await self._context.store.catch_up(resource.storage, revision)
-        watch = Watch(self._context, request, resource)
+        watch = Watch(self._context, request, resource, exists=await self._catch_up(request, resource))
         if verbose(_log, _VERBOSITY):
             fields = {
                 "path": request.info.path,
@@ -108,6 +106,19 @@ class WatchResponder:
             self._tracing.responded(http, 200, "watch")
         if audit_context is not None:
             await audit_context.ended()
+
+    async def _catch_up(self, request: Request, resource: Resource) -> bool:
+        """Wait until the store has reached the revision that *request* requires; return whether it may exist.
+
+        :raises StoreUnavailable: the latest state is required, and the backend does not respond.
+        """
+        store, name, version = self._context.store, resource.storage, request.query.get("resourceVersion")
+        if not version and request.query.flag("sendInitialEvents"):
+            await catch_up(self._context, resource)
+        revision = awaited_version(version)
+        if revision <= store.revision_of(name) or await store.catch_up(name, revision):
+            return True
+        return await store.is_assigned(name, revision)  # Otherwise another server of the same store has reached it.
 
 
 def _headers(http: HttpRequest, content_type: str, warnings: Sequence[str]) -> list[tuple[str, str]]:

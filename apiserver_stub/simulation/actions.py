@@ -11,9 +11,10 @@ from typing import Any
 from apiserver_stub.simulation.admission_requests import AdmissionRequests
 from apiserver_stub.simulation.autoscaling import AutoscalingRequests
 from apiserver_stub.simulation.client import MERGE, Lost
+from apiserver_stub.simulation.cluster import Cluster
 from apiserver_stub.simulation.conversion import ConversionRequests
+from apiserver_stub.simulation.etcd_faults import EtcdFaults
 from apiserver_stub.simulation.kubelet import FAILING_IMAGE, Kubelet
-from apiserver_stub.simulation.node import Server
 from apiserver_stub.simulation.reflector import Reflector
 from apiserver_stub.simulation.requests import Requests
 from apiserver_stub.simulation.steps import FAULTS
@@ -31,13 +32,13 @@ class Actions:
 
     def __init__(
         self,
-        server: Server,
+        cluster: Cluster,
         requests: Requests,
-        more: Sequence[AdmissionRequests | AutoscalingRequests | ConversionRequests],
+        more: Sequence[AdmissionRequests | AutoscalingRequests | ConversionRequests | EtcdFaults],
         reflectors: Sequence[Reflector],
         nodes: Sequence[Kubelet],
     ) -> None:
-        self._server, self._requests, self._reflectors, self._nodes = server, requests, reflectors, nodes
+        self._cluster, self._requests, self._reflectors, self._nodes = cluster, requests, reflectors, nodes
         self._more = more
         self.executed: Counter[str] = Counter()
         self._workloads = WorkloadRequests(requests)
@@ -47,8 +48,8 @@ class Actions:
         """Start one step."""
         self.executed[step.kind] += 1
         if step.kind in FAULTS or step.kind == "stop":
-            self._server.disturb(step.arguments.get("seconds", 0.0) + _AFTERWARDS_SECONDS)
-        self._server.trace.add("step", str(step)[14:])
+            self._cluster.disturb(step.arguments.get("seconds", 0.0) + _AFTERWARDS_SECONDS)
+        self._cluster.trace.add("step", str(step)[14:])
         owner = next(each for each in (self, self._workloads, *self._more, self._requests) if hasattr(each, step.kind))
         function: Callable[..., Coroutine[Any, Any, None] | None] = getattr(owner, step.kind)
         started = function(**step.arguments)
@@ -63,10 +64,11 @@ class Actions:
 
     def calm(self) -> None:
         """End all faults."""
-        server, network, loop = self._server, self._server.network, self._server.loop
+        cluster, network, loop = self._cluster, self._cluster.network, self._cluster.loop
         network.latency.factor, network.loss, loop.thread_factor = 1.0, 0.0, 1.0
-        server.database.full = server.files.full = False
-        server.database.crash_in, loop.crash_at = None, None
+        cluster.set_full(full=False)
+        cluster.store.crash_in(None)
+        loop.crash_at = None
         for each in self._more:
             each.calm()
         for reflector in self._reflectors:
@@ -201,54 +203,51 @@ class Actions:
 
     def stop(self) -> None:
         """Stop the server as with SIGTERM; it is started again."""
-        self._server.stop()
+        self._cluster.stop()
 
     def crash(self, after: int) -> None:
         """Kill the server after a number of its callbacks."""
-        self._server.loop.on_crash, self._server.loop.crash_at = self._server.crash, after + 1
+        self._cluster.loop.on_crash, self._cluster.loop.crash_at = self._cluster.crash, after + 1
 
     def lose_power(self, after: int) -> None:
         """Lose the power after a number of callbacks of the server."""
-        self._server.loop.on_crash, self._server.loop.crash_at = self._lose_power, after + 1
+        self._cluster.loop.on_crash, self._cluster.loop.crash_at = self._lose_power, after + 1
 
     def crash_in_write(self, after: int, tears: bool) -> None:
         """Kill the server, or lose the power, in a function that writes to the database."""
-        self._server.loop.on_crash = self._lose_power if tears else self._server.crash
-        self._server.database.crash_in, self._server.database.tears = after, tears
+        self._cluster.loop.on_crash = self._lose_power if tears else self._cluster.crash
+        self._cluster.store.crash_in(after, tears=tears)
 
     def _lose_power(self) -> None:
-        self._server.crash(power=True)
+        self._cluster.crash(power=True)
 
     def fill_disk(self, seconds: float) -> None:
         """Fill the disk for some time."""
-        self._server.database.full = self._server.files.full = True
-        self._later(seconds, self._empty_disk)
-
-    def _empty_disk(self) -> None:
-        self._server.database.full = self._server.files.full = False
+        self._cluster.set_full(full=True)
+        self._later(seconds, lambda: self._cluster.set_full(full=False))
 
     def slow_disk(self, factor: float, seconds: float) -> None:
         """Slow down the functions in threads for some time."""
-        self._server.loop.thread_factor = factor
-        self._later(seconds, lambda: setattr(self._server.loop, "thread_factor", 1.0))
+        self._cluster.loop.thread_factor = factor
+        self._later(seconds, lambda: setattr(self._cluster.loop, "thread_factor", 1.0))
 
     def jump_clock(self, seconds: float) -> None:
         """Set the clock of the server."""
-        self._server.clock.offset_seconds += seconds
+        self._cluster.clock.offset_seconds += seconds
 
     def cut_connection(self, which: int) -> None:
         """Close one of the connections."""
-        self._server.network.cut(which)
+        self._cluster.network.cut(which)
 
     def lose_segments(self, probability: float, seconds: float) -> None:
         """Close connections at random for some time."""
-        self._server.network.loss = probability
-        self._later(seconds, lambda: setattr(self._server.network, "loss", 0.0))
+        self._cluster.network.loss = probability
+        self._later(seconds, lambda: setattr(self._cluster.network, "loss", 0.0))
 
     def slow_network(self, factor: float, seconds: float) -> None:
         """Slow down the network for some time."""
-        self._server.network.latency.factor = factor
-        self._later(seconds, lambda: setattr(self._server.network.latency, "factor", 1.0))
+        self._cluster.network.latency.factor = factor
+        self._later(seconds, lambda: setattr(self._cluster.network.latency, "factor", 1.0))
 
     def stop_node(self, which: int, seconds: float) -> None:
         """Stop a node for some time."""
@@ -263,7 +262,7 @@ class Actions:
             self._later(seconds, reflector.resume)
 
     def _later(self, seconds: float, function: Callable[[], object]) -> None:
-        self._server.loop.call_later(seconds, function)
+        self._cluster.loop.call_later(seconds, function)
 
 
 async def _ignore_loss(request: Coroutine[Any, Any, None]) -> None:

@@ -67,7 +67,7 @@ class Reviewed:
 
     def begin(self, nonce: str, *, dry_run: bool) -> ReviewedWrite:
         """Record a request that writes *nonce*."""
-        write = ReviewedWrite(nonce, dry_run, self._history.revision, self._now(), self._calm())
+        write = ReviewedWrite(nonce, dry_run, self._history.observed(), self._now(), self._calm())
         self._writes[nonce] = write
         return write
 

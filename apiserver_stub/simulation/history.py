@@ -7,7 +7,7 @@ or none of the batch that was being written.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -47,6 +47,8 @@ class StoreHistory:
         self._violate, self._observe = violate, observe
         self.revision = 0
         """Latest revision that clients can have seen."""
+        self.observed: Callable[[], int] = lambda: self.revision
+        """Returns the latest revision that all running servers have observed."""
         self.current: dict[str, dict[str, Entry]] = {}
         """The state by collection and key."""
         self._entries: dict[str, list[Entry]] = {}
@@ -83,6 +85,14 @@ class StoreHistory:
             if (previous.revision if previous is not None else 0) != seen:
                 self._violate(f"{write.collection} {change.record.key} was changed without regard to its last change")
             self._add(write.collection, change.type, change.record)
+
+    def applied(self, revision: int, changes: Sequence[tuple[str, str, Record]]) -> None:
+        """Record the changes of a revision of an etcd cluster, each with its collection and type."""
+        if revision <= self.revision:
+            self._violate(f"revision {revision} after {self.revision}")
+        self.revision = revision
+        for collection, kind, record in changes:
+            self._store(collection, kind, record)
 
     def loaded(self, store: SqliteStore) -> None:
         """Verify the records that a new process has read."""
@@ -165,6 +175,9 @@ class StoreHistory:
         if record.revision <= self.revision:
             self._violate(f"revision {record.revision} of {collection} {record.key} after {self.revision}")
         self.revision = record.revision
+        self._store(collection, kind, record)
+
+    def _store(self, collection: str, kind: str, record: Record) -> None:
         state = self.current.setdefault(collection, {})
         before = state.get(record.key)
         entry = Entry(record.revision, record.key, kind, record.data, before.data if before is not None else b"")

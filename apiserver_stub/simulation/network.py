@@ -31,6 +31,7 @@ class ListeningSocket:
 
     def __init__(self, network: Network, address: str, port: int) -> None:
         self._network, self._address, self._port = network, address, port
+        self.process = PROCESS.get()
         self.backlog: deque[Connection] = deque()
         self.waiter: asyncio.Future[None] | None = None
 
@@ -60,17 +61,20 @@ class Network:
         self.loss = 0.0
         self.chance = random.Random(f"{seed}/loss")
         self.connections: dict[Connection, None] = {}
-        self._listening: ListeningSocket | None = None
+        self._listening: dict[int, ListeningSocket] = {}
+        """Sockets by process; a load balancer connects the clients to any of them."""
+        self._balance = random.Random(f"{seed}/balance")
 
     def listen(self, address: str, port: int, *, share_port: bool = False) -> list[ListeningSocket]:
         """Replace the function of the listener that binds its sockets."""
-        self._listening = ListeningSocket(self, address, port)
-        return [self._listening]
+        listening = ListeningSocket(self, address, port)
+        self._listening[listening.process] = listening
+        return [listening]
 
     def stop_listening(self, listening: ListeningSocket) -> None:
         """Reject further connections."""
-        if self._listening is listening:
-            self._listening = None
+        if self._listening.get(listening.process) is listening:
+            del self._listening[listening.process]
 
     def connect(self, receive: Callable[[bytes], None], lost: Callable[[], None]) -> Connection:
         """Return a new connection to the server; *lost* is called if it is rejected.
@@ -83,11 +87,13 @@ class Network:
         return connection
 
     def _arrive(self, connection: Connection) -> None:
-        if self._listening is None:
+        if not self._listening:
             connection.reset()
-        else:
-            self.connections[connection] = None
-            self._listening.offer(connection)
+            return
+        listening = self._balance.choice(list(self._listening.values()))
+        connection.process = listening.process
+        self.connections[connection] = None
+        listening.offer(connection)
 
     def cut(self, which: int) -> bool:
         """Close one of the connections on both sides; return false if there is none."""
@@ -96,13 +102,13 @@ class Network:
         list(self.connections)[which % len(self.connections)].reset()
         return True
 
-    def crash(self, *, silent: bool) -> None:
+    def crash(self, process: int, *, silent: bool) -> None:
         """Close the connections of a server process that ended.
 
         :param silent: without a message to the clients, as if the power was lost.
         """
-        self._listening = None
-        for connection in list(self.connections):
+        self._listening.pop(process, None)
+        for connection in [each for each in self.connections if each.process == process]:
             connection.forget_server(silent=silent)
 
 
@@ -113,6 +119,8 @@ class Connection(asyncio.Transport):
         super().__init__()
         self._network, self._loop = network, network.loop
         self._receive, self._lost = receive, lost
+        self.process = 0
+        """Process of the server that accepts the connection."""
         self._protocol: Any = None
         self._context: Context | None = None
         # Timers with equal times expire in any order, so the order of the data is that of these queues.

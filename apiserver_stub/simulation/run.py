@@ -16,13 +16,14 @@ from apiserver_stub.simulation.admission import Reviewed
 from apiserver_stub.simulation.admission_requests import AdmissionRequests
 from apiserver_stub.simulation.autoscaling import Autoscaling, AutoscalingRequests
 from apiserver_stub.simulation.client import Client, Lost
+from apiserver_stub.simulation.cluster import ADMIN, GROUP, USER, Cluster
 from apiserver_stub.simulation.collections import CONFIG_MAPS, PODS
 from apiserver_stub.simulation.conversion import ConversionRequests
+from apiserver_stub.simulation.etcd_faults import EtcdFaults
 from apiserver_stub.simulation.invariants import Invariants
 from apiserver_stub.simulation.isolation import simulated_time_of_day
 from apiserver_stub.simulation.kubelet import Kubelet
 from apiserver_stub.simulation.network import ServerLoop
-from apiserver_stub.simulation.node import ADMIN, GROUP, USER, Server
 from apiserver_stub.simulation.reflector import Reflector
 from apiserver_stub.simulation.requests import Requests
 from apiserver_stub.simulation.services import Service
@@ -47,7 +48,7 @@ _MAX_TASKS, _MAX_FILES = 600, 80
 class _Run:
     """The parts of one run."""
 
-    def __init__(self, seed: object, loop: ServerLoop, directory: Path) -> None:
+    def __init__(self, seed: object, loop: ServerLoop, directory: Path, servers: int = 1) -> None:
         self.loop, self.trace = loop, Trace(loop.time)
         self.violations = Violations(self.trace)
         self.invariants = Invariants(self.violations, self.trace, loop.time)
@@ -57,9 +58,11 @@ class _Run:
         def find_service(host: str, port: int) -> Service | None:
             return self.autoscaling if port == AGENT_PORT else webhooks.find(host, port)
 
-        self.server = Server(seed, loop, directory, history, self.trace, clock, find_service)
-        self.autoscaling = Autoscaling(seed, history, self.violations, clock, loop.time, self.server.calm)
-        network = self.server.network
+        self.cluster = Cluster(
+            seed, servers, loop, directory, history, self.violations.report, self.trace, clock, find_service
+        )
+        self.autoscaling = Autoscaling(seed, history, self.violations, clock, loop.time, self.cluster.calm)
+        network = self.cluster.network
         self.admin, self.user = Client(network, ADMIN), Client(network, USER)
         self.requests = Requests(self.user, self.invariants, self.violations, self.trace)
         watched = [
@@ -70,21 +73,22 @@ class _Run:
             ("/api/v1/configmaps", CONFIG_MAPS, "", "red"),
         ]
         self.reflectors = [Reflector(self.user, history, self.violations, *each) for each in watched]
-        self.nodes = [Kubelet(self.admin, self.server.clock, number) for number in range(_NODES)]
-        self.reviewed = reviewed = Reviewed(history, self.violations, webhooks, loop.time, self.server.calm)
+        self.nodes = [Kubelet(self.admin, self.cluster.clock, number) for number in range(_NODES)]
+        self.reviewed = reviewed = Reviewed(history, self.violations, webhooks, loop.time, self.cluster.calm)
         self.invariants.observers += [reviewed.observe, self.autoscaling.observe]
         admission = AdmissionRequests(
-            self.requests, self.invariants, reviewed, self.violations, webhooks, loop.time, self.server.calm
+            self.requests, self.invariants, reviewed, self.violations, webhooks, loop.time, self.cluster.calm
         )
-        conversion = ConversionRequests(self.requests, history, self.violations, webhooks, loop.time, self.server.calm)
+        conversion = ConversionRequests(self.requests, history, self.violations, webhooks, loop.time, self.cluster.calm)
         self.invariants.observers.append(conversion.observe)
         more = admission, AutoscalingRequests(self.requests, self.autoscaling), conversion
-        self.actions = Actions(self.server, self.requests, more, self.reflectors, self.nodes)
+        subjects = more if self.cluster.etcd is None else (*more, EtcdFaults(self.cluster.etcd, self.cluster.servers))
+        self.actions = Actions(self.cluster, self.requests, subjects, self.reflectors, self.nodes)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def execute(self, steps: Sequence[Step], hours: int) -> None:
         """Execute the steps."""
-        self.server.start()
+        self.cluster.start()
         self._tasks.append(self.loop.create_task(self._bind_user(), name="binding"))
         self._tasks += [self.loop.create_task(node.run(), name="node") for node in self.nodes]
         self._tasks += [self.loop.create_task(each.run(), name="watch") for each in self.reflectors]
@@ -108,13 +112,15 @@ class _Run:
             self.invariants.history.forget(self.invariants.history.revision)
             self.reviewed.forget()
             self.autoscaling.forget()
+            if self.cluster.etcd is not None:
+                self.cluster.etcd.forget()
             memory.record()
         if problem := memory.problem():
             self.violations.report(problem)
 
     async def _converge(self, end: float) -> None:
         """Verify that the controllers have converged, at the latest at the end of the round."""
-        while problem := self.invariants.unconverged() or self.autoscaling.deviation():
+        while problem := self._unconverged():
             if not await self._sleep_until(self.loop.time() + 5):
                 return
             if self.loop.time() >= end:
@@ -122,11 +128,15 @@ class _Run:
                 return
         for reflector in self.reflectors:
             reflector.verify_complete()
-        tasks, files = len(self.loop.tasks_of(self.server.process)), _open_files()
-        if tasks > _MAX_TASKS:
-            self.violations.report(f"the server has {tasks} tasks")
-        if files > _MAX_FILES:
-            self.violations.report(f"the server has {files} open files")
+        for server in self.cluster.servers:
+            if (tasks := len(self.loop.tasks_of(server.process))) > _MAX_TASKS:
+                self.violations.report(f"a server has {tasks} tasks")
+        if (files := _open_files()) > _MAX_FILES:
+            self.violations.report(f"the servers have {files} open files")
+
+    def _unconverged(self) -> str:
+        """Return the first deviation from the converged state, or an empty string."""
+        return self.invariants.unconverged() or self.autoscaling.deviation() or self.cluster.store.differences()
 
     async def _bind_user(self) -> None:
         """Authorize the user, whose requests are subject to flow control."""
@@ -165,8 +175,8 @@ class _Run:
         """Wait until *due*; return false if there is a violation."""
         while not self.violations.first and self.loop.time() < due:
             await asyncio.sleep(min(5.0, due - self.loop.time()))
-            if self.server.failure is not None:
-                self.violations.report(f"server failed: {self.server.failure!r}")
+            if self.cluster.failure is not None:
+                self.violations.report(f"server failed: {self.cluster.failure!r}")
             for error in (*self.actions.errors(), *_errors(self._tasks)):
                 raise error
         return not self.violations.first
@@ -180,19 +190,22 @@ def _errors(tasks: Iterable[asyncio.Task[None]]) -> list[BaseException]:
     return [error for task in tasks if task.done() and (error := task.exception())]
 
 
-def simulate(seed: object, steps: Sequence[Step], hours: int) -> Outcome:
-    """Execute *steps* on a new server and return the outcome; not within a running event loop."""
+def simulate(seed: object, steps: Sequence[Step], hours: int, servers: int = 1) -> Outcome:
+    """Execute *steps* on new servers and return the outcome; not within a running event loop.
+
+    :param servers: number of the servers; more than one share an etcd cluster.
+    """
     started = perf_counter()
     loop = ServerLoop(seed)
     asyncio.set_event_loop(loop)
     try:
         with private_directory(f"apiserver-{seed}") as directory:
-            run = _Run(seed, loop, directory)
-            server = run.server
+            run = _Run(seed, loop, directory, servers)
+            cluster = run.cluster
             with (
-                isolated(seed, loop, server.clock, server.replacements()),
-                simulated_time_of_day(server.clock.wall),
-                server.files.mounted(),
+                isolated(seed, loop, cluster.clock, cluster.replacements()),
+                simulated_time_of_day(cluster.clock.wall),
+                cluster.mounted(),
             ):
                 gc.collect()
                 gc.freeze()  # Each crash collects garbage.
@@ -201,8 +214,7 @@ def simulate(seed: object, steps: Sequence[Step], hours: int) -> Outcome:
                     loop.run_until_complete(run.execute(steps, hours))
                 except (BusyLoop, Deadlock) as error:
                     run.violations.report(str(error))
-                server.restarts = False
-                server.crash()
+                cluster.end()
                 loop.drop(0)
     finally:
         gc.unfreeze()

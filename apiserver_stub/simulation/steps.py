@@ -18,20 +18,26 @@ _RATE = 1 / 8.0
 _FIRST_SECONDS = 30.0
 _CONCURRENT = 0.4
 """Probability that a step immediately follows the previous one."""
+_Kinds = dict[str, tuple[float, Callable[[random.Random], dict[str, Any]]]]
+"""Weight and arguments by kind."""
 
 
-def make_steps(seed: object, hours: int) -> list[Step]:
-    """Return the steps of *hours* rounds, in order of time."""
-    steps = [step for number in range(hours) for step in _round(seed, number)]
+def make_steps(seed: object, hours: int, servers: int = 1) -> list[Step]:
+    """Return the steps of *hours* rounds, in order of time.
+
+    :param servers: number of the servers; more than one share an etcd cluster, which has its own faults.
+    """
+    kinds = _KINDS if servers == 1 else _KINDS | _CLUSTER_KINDS
+    steps = [step for number in range(hours) for step in _round(seed, number, kinds)]
     return steps if hours < LONG_HOURS else [step for step in steps if step.kind not in _RESTARTS]
 
 
-def _round(seed: object, number: int) -> list[Step]:
+def _round(seed: object, number: int, possible: _Kinds) -> list[Step]:
     """Return the steps of one round, which do not depend on those of other rounds."""
     chance = random.Random(f"{seed}/steps/{number}")
-    kinds = list(_KINDS)
+    kinds = list(possible)
     faulty = _happens(chance, 0.9)
-    weights = [_KINDS[kind][0] if faulty or kind in _ORDINARY else 0.0 for kind in kinds]
+    weights = [possible[kind][0] if faulty or kind not in FAULTS else 0.0 for kind in kinds]
     rate = _RATE * chance.choice((0.2, 1.0, 1.0, 2.0))
     end = (number + 1) * ROUND_SECONDS - CALM_SECONDS
     steps: list[Step] = []
@@ -41,7 +47,7 @@ def _round(seed: object, number: int) -> list[Step]:
         if at >= end:
             return steps
         (kind,) = chance.choices(kinds, weights)
-        steps.append(Step(round(at, 3), kind, _KINDS[kind][1](chance)))
+        steps.append(Step(round(at, 3), kind, possible[kind][1](chance)))
 
 
 def _happens(chance: random.Random, probability: float) -> bool:
@@ -271,7 +277,7 @@ def _none(chance: random.Random) -> dict[str, Any]:
     return {}
 
 
-_KINDS: dict[str, tuple[float, Callable[[random.Random], dict[str, Any]]]] = {
+_KINDS: _Kinds = {
     "create_map": (10, _create),
     "create_dependent": (3, _dependent),
     "update_map": (8, _update),
@@ -337,22 +343,32 @@ _KINDS: dict[str, tuple[float, Callable[[random.Random], dict[str, Any]]]] = {
     "pause_watch": (0.5, _seconds),
     "stop_node": (0.3, _stop_node),
 }
-"""Weight and arguments by kind."""
+_CLUSTER_KINDS: _Kinds = {
+    "stop_member": (0.8, _stop_node),
+    "isolate_server": (0.6, _stop_node),
+    "slow_store": (0.4, _slow),
+    "lose_responses": (0.5, _likely),
+    "close_watches": (0.5, _watch),
+}
+CLUSTER_FAULTS = frozenset(_CLUSTER_KINDS)
+"""Faults of the etcd cluster and of the connections to it."""
 _RESTARTS = {"stop", "crash", "lose_power", "crash_in_write"}
-FAULTS = frozenset(
-    {
-        "flood",
-        "crash",
-        "lose_power",
-        "crash_in_write",
-        "fill_disk",
-        "slow_disk",
-        "jump_clock",
-        "cut_connection",
-        "lose_segments",
-        "slow_network",
-        "pause_watch",
-        "stop_node",
-    }
+FAULTS = (
+    frozenset(
+        {
+            "flood",
+            "crash",
+            "lose_power",
+            "crash_in_write",
+            "fill_disk",
+            "slow_disk",
+            "jump_clock",
+            "cut_connection",
+            "lose_segments",
+            "slow_network",
+            "pause_watch",
+            "stop_node",
+        }
+    )
+    | CLUSTER_FAULTS
 )
-_ORDINARY = frozenset(_KINDS) - FAULTS

@@ -90,12 +90,17 @@ class Store(Protocol):
         """
         ...
 
-    async def catch_up(self, name: str, revision: int = 0) -> None:
+    async def catch_up(self, name: str, revision: int = 0) -> bool:
         """Wait until every write to the collection *name* that was acknowledged before the call is visible.
 
-        :param revision: wait for this revision instead, for a few seconds at most. If the backend is unavailable, the
-            call returns and readers see the last known state.
+        :param revision: wait for this revision instead.
+        :returns: whether it is visible; ``False`` after a few seconds without a response of the backend, when readers
+            see the last known state.
         """
+        ...
+
+    async def is_assigned(self, name: str, revision: int) -> bool:
+        """Return whether a write to the backend of *name* may have *revision*; ``False`` only if that is certain."""
         ...
 
     def probes(self) -> Mapping[str, Probe]:

@@ -45,8 +45,11 @@ class CompositeStore:
     async def remove_unreadable(self, name: str, key: str) -> None:
         await self._of(name).remove_unreadable(name, key)
 
-    async def catch_up(self, name: str, revision: int = 0) -> None:
-        await self._of(name).catch_up(name, revision)
+    async def catch_up(self, name: str, revision: int = 0) -> bool:
+        return await self._of(name).catch_up(name, revision)
+
+    async def is_assigned(self, name: str, revision: int) -> bool:
+        return await self._of(name).is_assigned(name, revision)
 
     def probes(self) -> Mapping[str, Probe]:
         found = dict(self._main.probes())

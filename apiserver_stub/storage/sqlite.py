@@ -141,8 +141,12 @@ class SqliteStore:
             return "context deadline exceeded"
         return ""
 
-    async def catch_up(self, name: str, revision: int = 0) -> None:
+    async def catch_up(self, name: str, revision: int = 0) -> bool:
         """Return immediately: this process is the only writer."""
+        return revision <= self.revision
+
+    async def is_assigned(self, name: str, revision: int) -> bool:
+        return revision <= self.revision
 
     async def count(self, name: str) -> int:
         return len(self.collection(name))

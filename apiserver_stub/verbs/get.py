@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from apiserver_stub.apimachinery.status import not_found
 from apiserver_stub.verbs import versions
 from apiserver_stub.verbs.responses import Reply
-from apiserver_stub.verbs.revisions import requested_version, too_large_version
+from apiserver_stub.verbs.revisions import catch_up, requested_version, too_large_version
 from apiserver_stub.verbs.unreadable import check_readable
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ async def get(context: VerbContext, request: Request, resource: Resource) -> Rep
             if revision > (latest := store.revision_of(resource.storage)):
                 raise too_large_version(revision, latest, cached=cached)
     else:
-        await store.catch_up(resource.storage)
+        await catch_up(context, resource)
     collection, key = store.collection(resource.storage), resource.key(info.namespace, info.name)
     record = collection.get(key)
     if record is None:

@@ -15,7 +15,7 @@ from apiserver_stub.apimachinery.status import ApiError, bad_request, expired, q
 from apiserver_stub.storage import Compacted, Record
 from apiserver_stub.verbs import shards, versions
 from apiserver_stub.verbs.responses import Page, Reply
-from apiserver_stub.verbs.revisions import requested_version, too_large_version
+from apiserver_stub.verbs.revisions import awaited_version, catch_up, requested_version, too_large_version
 from apiserver_stub.verbs.unreadable import check_all_readable
 from apiserver_stub.verbs.write_options import invalid_options
 from nodeagent.base import gobase64, tracing
@@ -105,7 +105,7 @@ async def read(context: VerbContext, request: Request, resource: Resource) -> Pa
     """
     name = "cacher list" if _is_cached(context, request, resource) else "List(recursive=true) etcd3"
     with tracing.child(name, lambda: {"type": qualified(resource.plural, resource.group)}):
-        await catch_up(context, request, resource)
+        await _catch_up(context, request, resource)
         return await select(context, request, resource)
 
 
@@ -212,11 +212,12 @@ def _is_cached(context: VerbContext, request: Request, resource: Resource) -> bo
     )
 
 
-async def catch_up(context: VerbContext, request: Request, resource: Resource) -> None:
+async def _catch_up(context: VerbContext, request: Request, resource: Resource) -> None:
     """Wait until the store has reached the revision that *request* requires; without one, the latest of its backend."""
     version = request.query.get("resourceVersion")
-    revision = int(version) if version.isascii() and version.isdigit() and len(version) < 20 else 0
-    if not version or revision > context.store.revision_of(resource.storage):
+    if not version:
+        await catch_up(context, resource)
+    elif (revision := awaited_version(version)) > context.store.revision_of(resource.storage):
         await context.store.catch_up(resource.storage, revision)
 
 

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, bad_request, quote
+from apiserver_stub.storage import StoreUnavailable
+
+if TYPE_CHECKING:
+    from apiserver_stub.kinds.registry import Resource
+    from apiserver_stub.verbs.context import VerbContext
 
 _LIMIT = 1 << 64
 
@@ -59,6 +66,20 @@ def requested_version(text: str, *, cached: bool) -> int:
         if cached:
             raise ApiError(500, "", problem) from None
         raise bad_request(f"invalid resource version: {problem}") from None
+
+
+def awaited_version(text: str) -> int:
+    """Return the revision that a store must have reached before a read of *text*, 0 for none and for an invalid one."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
+
+
+async def catch_up(context: VerbContext, resource: Resource) -> None:
+    """Wait until all writes that were acknowledged before the call are visible.
+
+    :raises StoreUnavailable: the backend does not respond.
+    """
+    if not await context.store.catch_up(resource.storage):
+        raise StoreUnavailable("the store does not respond, so that its latest revision is unknown")
 
 
 def too_large_version(requested: int, current: int, *, cached: bool) -> ApiError:

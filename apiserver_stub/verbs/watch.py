@@ -20,7 +20,7 @@ from apiserver_stub.storage import Change, Compacted, Record
 from apiserver_stub.storage.record import with_revision, without_revision
 from apiserver_stub.verbs import shards, versions
 from apiserver_stub.verbs.lists import Selection, selection
-from apiserver_stub.verbs.revisions import requested_version
+from apiserver_stub.verbs.revisions import requested_version, too_large_version
 from apiserver_stub.verbs.watch_topics import reader_of
 from apiserver_stub.verbs.write_options import invalid_options
 from nodeagent.base import apiproto
@@ -40,9 +40,13 @@ _TOO_OLD = "The resourceVersion for the provided watch is too old."
 
 
 class Watch:
-    """One watch, with its start, selection and representation."""
+    """One watch, with its start, selection and representation.
 
-    def __init__(self, context: VerbContext, request: Request, resource: Resource) -> None:
+    :param exists: the revision of the request may exist; if the store has not reached it, the watch sends only later
+        changes.
+    """
+
+    def __init__(self, context: VerbContext, request: Request, resource: Resource, *, exists: bool = True) -> None:
         query = request.query
         self._context, self._resource = context, resource
         self._collection: Collection = context.store.collection(resource.storage)
@@ -69,8 +73,10 @@ class Watch:
         self._columns_sent = False
         self._error: ApiError | None = None
         self._first: list[Record] = []
-        position = self._collection.end
-        if self._initial or (self._initial is None and self._revision == 0):
+        position, latest = self._collection.end, context.store.revision_of(resource.storage)
+        if self._revision > latest and (self._initial or not exists):
+            self._error = too_large_version(self._revision, latest, cached=True)
+        elif self._initial or (self._initial is None and self._revision == 0):
             self._first = self._current()
         elif self._revision:
             try:
@@ -127,6 +133,10 @@ class Watch:
                 except Compacted:
                     yield self._error_frame(expired(_TOO_OLD))
                     return
+                if changes and changes[0].revision <= self._revision:
+                    changes = [change for change in changes if change.revision > self._revision]
+                    if not changes:
+                        continue
                 if changes:
                     try:
                         converted = await self._converted(changes)
@@ -143,8 +153,9 @@ class Watch:
                     deadline = min(next_bookmark, last_call if left > _BOOKMARK_BEFORE_END_SECONDS else end)
                 if not await waiter.wait(deadline) and self._bookmarks:
                     next_bookmark = time.monotonic() + _BOOKMARK_SECONDS
-                    if self._context.store.revision_of(self._resource.storage) != marked:
-                        marked = self._context.store.revision_of(self._resource.storage)
+                    latest = self._context.store.revision_of(self._resource.storage)
+                    if latest != marked and latest >= self._revision:
+                        marked = latest
                         yield self._bookmark()
 
     def _counted(self) -> AbstractContextManager[None]:

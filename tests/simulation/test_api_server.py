@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-HISTORIES = sorted((Path(__file__).parent / "histories/api_server").glob("*.json"))
+DIRECTORY = Path(__file__).parent / "histories"
+HISTORIES = [
+    *(pytest.param(path, "1", id=path.stem) for path in sorted(DIRECTORY.glob("api_server/*.json"))),
+    *(pytest.param(path, "3", id=path.stem) for path in sorted(DIRECTORY.glob("api_servers/*.json"))),
+]
+"""Histories of fixed defects, and the number of servers."""
 pytestmark = pytest.mark.timeout(600)  # The runs are short, but other tests use the host at the same time.
 
 
@@ -29,8 +34,9 @@ def test_same_seed_gives_the_same_trace_in_another_process():
     assert traces(first) == traces(second) != []
 
 
-def test_fixed_seed_with_many_faults_has_no_violation():
-    done = simulate("--seed", "44")
+@pytest.mark.parametrize("servers", ["1", "3"])
+def test_fixed_seed_with_many_faults_has_no_violation(servers):
+    done = simulate("--seed", "44", "--servers", servers)
 
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -41,18 +47,19 @@ def test_memory_does_not_grow_in_nine_hours():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_new_seed_has_no_violation():
+@pytest.mark.parametrize("servers", ["1", "3"])
+def test_new_seed_has_no_violation(servers):
     """The seed differs in each run. A violation is reported with the command that repeats it, and not a failure."""
-    done = simulate("--shrink-seconds", "5")
+    done = simulate("--shrink-seconds", "5", "--servers", servers)
 
     if done.returncode == 1 and "repeat with: " in done.stdout:
         pytest.xfail(done.stdout[-2000:])
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("history", HISTORIES, ids=lambda path: path.stem)
-def test_history_of_a_fixed_defect_has_no_violation(history):
-    done = simulate("--history", str(history))
+@pytest.mark.parametrize(("history", "servers"), HISTORIES)
+def test_history_of_a_fixed_defect_has_no_violation(history, servers):
+    done = simulate("--history", str(history), "--servers", servers)
 
     assert done.returncode == 0, done.stdout + done.stderr
 

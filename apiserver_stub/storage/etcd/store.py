@@ -2,8 +2,8 @@
 
 One watch of the complete prefix updates memory in order of revision. A write is acknowledged once it has returned
 through that watch, so its writer sees it. A reader that must see the writes of other servers calls
-:meth:`EtcdStore.catch_up` first. While the cluster is unavailable, writes fail and reads return the last known state;
-the watch resumes at its last revision as soon as the cluster responds.
+:meth:`EtcdStore.catch_up` first. While the cluster is unavailable, writes and these reads fail, and others return the
+last known state; the watch resumes at its last revision as soon as the cluster responds.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from apiserver_stub.storage.base import Keep, Outcome, Probe, Put, Remove, StoreRejected, StoreUnavailable
 from apiserver_stub.storage.codec import StorageCodec, UndecodableObject
@@ -37,7 +38,10 @@ _PAUSE_SECONDS = (0.05, 1.0)
 """Minimum and maximum back-off between connection attempts."""
 _OWN_WRITE_SECONDS = 10.0
 _REVISION_SECONDS = 3.0
-_BARRIER_SECONDS = 1.0
+_BARRIER_SECONDS = 3.0
+"""Timeout of a consistent read: for the response of the cluster, and then for the watch."""
+_UNAVAILABLE_SECONDS = 1.0
+"""Time after a failure for which consistent reads fail without a request."""
 _STALL_SECONDS = 0.05
 _LEASE_TRIES = 3
 
@@ -72,7 +76,7 @@ class EtcdStore:
         self._values = StoredValues(codec, layout)
         self._written: dict[tuple[bytes, bytes], bytes] = {}  # Data of own writes by full key and stored value.
         self._removed: dict[tuple[bytes, int], bytes] = {}  # Last state of own deletions by full key and revision.
-        self._barriers: list[asyncio.Task[None]] = []  # The barrier in progress and its successor.
+        self._barriers: list[asyncio.Task[bool]] = []  # The barrier in progress and its successor.
         self._unavailable_until = 0.0
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -114,9 +118,10 @@ class EtcdStore:
         return found
 
     async def close(self) -> None:
-        for task in (*self._tasks, *self._barriers):
+        running: list[asyncio.Task[Any]] = [*self._tasks, *self._barriers]
+        for task in running:
             task.cancel()
-        await asyncio.gather(*self._tasks, *self._barriers, return_exceptions=True)
+        await asyncio.gather(*running, return_exceptions=True)
         await self._client.close()
 
     # Writing
@@ -233,33 +238,43 @@ class EtcdStore:
 
     # Consistent reads
 
-    async def catch_up(self, name: str, revision: int = 0) -> None:
+    async def catch_up(self, name: str, revision: int = 0) -> bool:
         if revision:
-            await self._progress.wait(revision, _REVISION_SECONDS)
-            return
+            return await self._progress.wait(revision, _REVISION_SECONDS)
         loop = asyncio.get_running_loop()
         if loop.time() < self._unavailable_until:
-            return
+            return False
         self._barriers = [task for task in self._barriers if not task.done()]
         if len(self._barriers) < 2:  # The one in progress may have read before this call.
             task = loop.create_task(self._barrier(tuple(self._barriers)), name="store/barrier")
             self._barriers.append(task)
-        await asyncio.shield(self._barriers[-1])
+        return await asyncio.shield(self._barriers[-1])
 
-    async def _barrier(self, before: tuple[asyncio.Task[None], ...]) -> None:
+    async def is_assigned(self, name: str, revision: int) -> bool:
+        if revision <= self.revision:
+            return True
+        try:
+            response = await self._client.range(self._health_key, seconds=_BARRIER_SECONDS)
+        except (StoreUnavailable, StoreRejected):
+            return True
+        return revision <= response.header.revision
+
+    async def _barrier(self, before: tuple[asyncio.Task[bool], ...]) -> bool:
+        """Wait until the revision of the cluster after the start of this call is visible; return whether it is."""
         if before:
             await asyncio.wait(before)
         try:
             response = await self._client.range(self._health_key, seconds=_BARRIER_SECONDS)
         except (StoreUnavailable, StoreRejected):
-            self._unavailable_until = asyncio.get_running_loop().time() + _BARRIER_SECONDS
-            return
+            self._unavailable_until = asyncio.get_running_loop().time() + _UNAVAILABLE_SECONDS
+            return False
         revision = response.header.revision
-        if await self._progress.wait(revision, _STALL_SECONDS) or self._watching is None:
-            return
-        # Another client writes under a different prefix, whose events the watch does not receive.
-        await self._watching.request_progress()
-        await self._progress.wait(revision, _BARRIER_SECONDS)
+        if await self._progress.wait(revision, _STALL_SECONDS):
+            return True
+        if self._watching is not None:
+            # Another client writes under a different prefix, whose events the watch does not receive.
+            await self._watching.request_progress()
+        return await self._progress.wait(revision, _BARRIER_SECONDS)
 
     # Watching
 

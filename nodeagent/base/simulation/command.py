@@ -99,8 +99,8 @@ def add_arguments(parser: argparse.ArgumentParser, subject: str) -> None:
     :param subject: the simulated component, for the help.
     """
     parser.add_argument("--seed", type=int, help="determines the order of all events (default: a random one)")
-    parser.add_argument("--hours", type=_positive, default=1, help="simulated time of each run (default: 1)")
-    parser.add_argument("--runs", type=_positive, default=1, help="number of runs, with consecutive seeds (default: 1)")
+    parser.add_argument("--hours", type=positive, default=1, help="simulated time of each run (default: 1)")
+    parser.add_argument("--runs", type=positive, default=1, help="number of runs, with consecutive seeds (default: 1)")
     parser.add_argument(
         "--shrink-seconds",
         type=float,
@@ -142,7 +142,11 @@ def _print_history(total: int, steps: Sequence[Step], outcome: Outcome) -> None:
     print(f"violation: {outcome.violation}")
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
+    """Return a positive number of the command line.
+
+    :raises argparse.ArgumentTypeError: it is not positive.
+    """
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError("must be at least 1")

@@ -56,7 +56,7 @@ class SimulatedDisk:
     @contextmanager
     def mounted(self) -> Iterator[None]:
         """Observe the file operations of this process until the end of the block."""
-        open_file, open_descriptor, make_directory = io.open, os.open, os.mkdir
+        open_file, open_descriptor, make_directory, sync = io.open, os.open, os.mkdir, os.fsync
 
         def open_observed(file: Any, mode: str = "r", *arguments: Any, **options: Any) -> Any:
             if set(mode) & set("wax+"):
@@ -72,13 +72,17 @@ class SimulatedDisk:
             self._check(path)
             make_directory(path, *arguments, **options)
 
+        def sync_observed(file: Any) -> None:
+            self._sync(file)
+            sync(file)  # Possibly of another disk.
+
         replaced: list[tuple[Any, str, Callable[..., Any]]] = [
             (builtins, "open", open_observed),
             (io, "open", open_observed),
             (os, "open", open_descriptor_observed),
             (os, "mkdir", make_directory_observed),
-            (os, "fsync", self._sync),
-            (os, "fdatasync", self._sync),
+            (os, "fsync", sync_observed),
+            (os, "fdatasync", sync_observed),
         ]
         with ExitStack() as stack:
             for owner, name, value in replaced:

@@ -80,10 +80,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.steps = 0
         """Number of callbacks that were executed."""
         self.crash_at: int | None = None
-        """Number of callbacks of the current process after which :attr:`on_crash` is called."""
+        """Number of callbacks of processes after which :attr:`on_crash` is called."""
         self.on_crash: Callable[[], None] = lambda: None
         self.on_unhandled: Callable[[str], None] = lambda text: None
         """Called with each exception of a callback or a task that nothing handles."""
+        self.current_process = 0
+        """Process of the last callback."""
         self.crashed = False
         """A process crashed in a file operation; :attr:`on_crash` is called after the current callback."""
         self.dead: set[int] = set()
@@ -164,6 +166,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.steps += 1
         self._steps_at_now += 1
         if process:
+            self.current_process = process
             if self.crash_at is not None:
                 self.crash_at -= 1
                 if self.crash_at <= 0:

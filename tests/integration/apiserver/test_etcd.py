@@ -280,7 +280,7 @@ async def test_unresponsive_store_fails_health_checks(tmp_path: Path) -> None:
                         async with asyncio.timeout(2.5):  # longer than the default timeout
                             await client("GET", patient)
                     assert await code_of(client, f"{MAPS}?resourceVersion=0") == 200
-                    assert await code_of(client, MAPS) == 200  # the last observed state
+                    assert await code_of(client, MAPS) == 503  # the latest state is unknown
                 finally:
                     etcd.signal(signal.SIGCONT)
                 async with asyncio.timeout(10):
@@ -351,8 +351,11 @@ async def test_server_survives_an_outage_of_the_cluster(tmp_path: Path) -> None:
         status = json.loads(reply)
         assert (code, status["kind"], status["reason"]) == (503, "Status", "ServiceUnavailable")
         assert headers["retry-after"] == "1"
-        assert await ok(client, "GET", f"{MAPS}/before") == made
-        assert "before" in {item["metadata"]["name"] for item in (await ok(client, "GET", MAPS))["items"]}
+        for path in (f"{MAPS}/before", MAPS):
+            assert (await client("GET", path))[0] == 503, "the latest state is unknown"
+        assert await ok(client, "GET", f"{MAPS}/before?resourceVersion=0") == made
+        last_observed = await ok(client, "GET", f"{MAPS}?resourceVersion=0")
+        assert "before" in {item["metadata"]["name"] for item in last_observed["items"]}
         first = asyncio.ensure_future(anext(events))
         await etcd.start()
         async with asyncio.timeout(15):

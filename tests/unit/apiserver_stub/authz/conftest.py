@@ -56,8 +56,12 @@ class Memory:
     def revision_of(self, name: str) -> int:
         return self.writes
 
-    async def catch_up(self, name: str, revision: int = 0) -> None:
-        """Do nothing: there are no other writers."""
+    async def catch_up(self, name: str, revision: int = 0) -> bool:
+        """Return immediately: there are no other writers."""
+        return revision <= self.writes
+
+    async def is_assigned(self, name: str, revision: int) -> bool:
+        return revision <= self.writes
 
     # Objects of most tests.
 

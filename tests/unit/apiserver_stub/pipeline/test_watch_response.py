@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from apiserver_stub.telemetry.exposition import Choice, Page
+from apiserver_stub.verbs.context import VerbSettings
 from tests.unit.apiserver_stub.api import Api, config_map
 from tests.unit.apiserver_stub.authz.conftest import Memory
 from tests.unit.apiserver_stub.transport.test_websocket import HANDSHAKE
@@ -22,8 +23,9 @@ class Shared(Memory):
         super().__init__()
         self.awaited: list[int] = []
 
-    async def catch_up(self, name: str, revision: int = 0) -> None:
+    async def catch_up(self, name: str, revision: int = 0) -> bool:
         self.awaited.append(revision)
+        return False
 
 
 @pytest.mark.parametrize(
@@ -48,6 +50,37 @@ async def test_watch_from_a_later_version_waits_for_it(version: str, awaited: li
     await api.watch(f"{MAPS}?watch=1&resourceVersion={version}")
 
     assert store.awaited == awaited
+
+
+class Lagging(Memory):
+    """Store whose backend has five revisions more."""
+
+    async def is_assigned(self, name: str, revision: int) -> bool:
+        return revision <= self.writes + 5
+
+
+async def test_watch_from_a_version_of_another_server_sends_only_later_changes() -> None:
+    api = Api(store=Lagging())
+    await api.create(MAPS, config_map("a"))
+    creations = [("POST", MAPS, config_map(name)) for name in "bcde"]
+
+    response = await api.watch(f"{MAPS}?watch=1&resourceVersion=3", *creations)
+
+    assert [(kind, found["metadata"]["name"]) for kind, found in response.events] == [("ADDED", "d"), ("ADDED", "e")]
+
+
+@pytest.mark.parametrize(
+    "query", ["resourceVersion=7", "resourceVersion=3&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"]
+)
+async def test_watch_that_cannot_start_at_its_version_fails(query: str) -> None:
+    api = Api(store=Lagging(), settings=VerbSettings(watch_lists=True))
+    await api.create(MAPS, config_map("a"))
+
+    response = await api.watch(f"{MAPS}?watch=1&{query}", ("POST", MAPS, config_map("b")))
+
+    ((kind, status),) = response.events
+    assert (kind, status["code"], status["reason"]) == ("ERROR", 504, "Timeout")
+    assert status["message"] == f"Timeout: Too large resource version: {query[16]}, current: 1"
 
 
 async def test_kinds_without_watch_are_not_served() -> None:

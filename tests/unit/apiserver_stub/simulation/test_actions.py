@@ -64,8 +64,9 @@ class Harness:
         self.disturbed: list[float] = []
         self.crashes: list[bool] = []
         self.stops = 0
-        self.database = SimpleNamespace(full=False, crash_in=None, tears=False)
-        self.files = SimpleNamespace(full=False)
+        self.store = self
+        self.full = False
+        self.crashes_in: tuple[int | None, bool] = None, False
         self.clock = SimpleNamespace(offset_seconds=0.0)
         self.trace = Trace()
         self.reflector, self.more = Part(), Part()
@@ -81,6 +82,12 @@ class Harness:
 
     def stop(self) -> None:
         self.stops += 1
+
+    def set_full(self, *, full: bool) -> None:
+        self.full = full
+
+    def crash_in(self, writes: int | None, *, tears: bool = False) -> None:
+        self.crashes_in = writes, tears
 
     def execute(self, kind: str, arguments: Any = None, /, **more: Any) -> list[tuple[str, str, Any]]:
         """Execute a step and return the requests."""
@@ -267,7 +274,7 @@ def test_server_crashes_after_a_number_of_callbacks(harness: Harness) -> None:
 
     for tears in (True, False):
         harness.execute("crash_in_write", after=5, tears=tears)
-        assert (harness.database.crash_in, harness.database.tears) == (5, tears)
+        assert harness.crashes_in == (5, tears)
         harness.loop.on_crash()
         assert harness.crashes.pop() is tears
 
@@ -275,7 +282,7 @@ def test_server_crashes_after_a_number_of_callbacks(harness: Harness) -> None:
 @pytest.mark.parametrize(
     ("kind", "arguments", "state"),
     [
-        ("fill_disk", {}, lambda it: it.database.full and it.files.full),
+        ("fill_disk", {}, lambda it: it.full),
         ("slow_disk", {"factor": 10}, lambda it: it.loop.thread_factor == 10),
         ("lose_segments", {"probability": 0.2}, lambda it: it.network.loss == 0.2),
         ("slow_network", {"factor": 10}, lambda it: it.network.latency.factor == 10),
@@ -307,7 +314,7 @@ def test_end_of_all_faults_includes_planned_crashes_and_other_parts(harness: Har
 
     harness.actions.calm()
 
-    assert (harness.loop.crash_at, harness.database.crash_in) == (None, None)
+    assert (harness.loop.crash_at, harness.crashes_in) == (None, (None, False))
     assert (harness.more.calls, harness.reflector.calls) == (["calm"], ["resume"])
 
 

@@ -112,7 +112,7 @@ def test_clients_are_informed_of_a_crash_but_not_of_a_power_loss(harness: Harnes
     harness.serve()
     harness.connect()
     harness.run()
-    harness.network.crash(silent=silent)
+    harness.network.crash(0, silent=silent)
     harness.run()
 
     assert harness.lost == lost
@@ -262,7 +262,7 @@ def test_closed_listener_rejects_connections_unless_it_was_replaced(harness: Har
     harness.run()
     assert (harness.lost, harness.network.cut(7)) == (0, True)
 
-    harness.network.crash(silent=True)
+    harness.network.crash(0, silent=True)
     harness.connect()
     harness.run()
     assert (harness.lost, harness.network.cut(0)) == (2, False)
@@ -292,7 +292,7 @@ def test_data_for_a_crashed_server_is_dropped(harness: Harness) -> None:
     connection.send(b"x")
     connection.client_reads = False
     harness.echo.transport.write(b"y" * (65 << 10))
-    harness.network.crash(silent=True)
+    harness.network.crash(0, silent=True)
     connection.resume_client()
     harness.run()
 

@@ -1,20 +1,18 @@
-"""Tests for the process of the simulated server: starts, ends, crashes and faults."""
+"""Tests for the process of a simulated server: starts, ends and crashes."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from apiserver_stub.simulation import node
+from apiserver_stub.simulation.cluster import Cluster
 from apiserver_stub.simulation.network import ServerLoop
-from apiserver_stub.simulation.node import Server
 from apiserver_stub.storage import StoreUnavailable
-from apiserver_stub.storage.sqlite import SqliteStore
 from nodeagent.base.simulation.clock import SimulatedClock
 from nodeagent.base.simulation.loop import PROCESS
 from nodeagent.base.tls import TlsError
@@ -30,8 +28,10 @@ class Harness:
         self.stop_error: Exception | None = None
         self.processes: list[int] = []
         trace: Any = self.stored.trace
-        history = self.stored.invariants.history
-        self.server = Server(1, loop, directory, history, trace, SimulatedClock(loop), lambda host, port: None)
+        history, violate = self.stored.invariants.history, self.stored.violations.report
+        clock = SimulatedClock(loop)
+        self.cluster = Cluster(1, 1, loop, directory, history, violate, trace, clock, lambda host, port: None)
+        (self.server,) = self.cluster.servers
 
     async def start(self, _options: Any) -> Any:
         self.processes.append(PROCESS.get())
@@ -67,28 +67,15 @@ def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness
     loop.close()
 
 
-def test_started_server_is_ready_and_calm(harness: Harness) -> None:
+def test_started_server_runs(harness: Harness) -> None:
     harness.server.start()
     harness.wait(0.5)
-    assert (harness.server.ready, harness.server.calm()) == (False, None)
+    assert harness.server.running is None
 
     harness.wait()
 
-    assert (harness.server.ready, harness.server.calm()) == (True, (1, 0))
+    assert harness.server.running is not None
     assert (harness.processes, harness.trace) == ([1], ["start 1", "ready 1 0"])
-
-
-def test_calm_ends_with_a_fault_and_starts_after_its_effects(harness: Harness) -> None:
-    harness.server.start()
-    harness.wait()
-    harness.server.disturb(10.0)
-    harness.server.disturb(5.0)
-    harness.wait(9.0)
-    assert harness.server.calm() is None
-
-    harness.wait(1.0)
-
-    assert harness.server.calm() == (1, 2)
 
 
 def test_stopped_server_starts_again_as_a_new_process(harness: Harness) -> None:
@@ -96,13 +83,13 @@ def test_stopped_server_starts_again_as_a_new_process(harness: Harness) -> None:
     harness.wait()
     harness.server.stop()
     harness.server.stop()
-    assert not harness.server.ready
+    assert not harness.server.running
     harness.wait(6.9)
     assert harness.trace == ["start 1", "ready 1 0", "stop 1", "end 1"]
 
     harness.wait(1.5)
 
-    assert (harness.processes, harness.server.calm()) == ([1, 2], (2, 0))
+    assert (harness.processes, harness.server.process) == ([1, 2], 2)
     assert harness.server.failure is None
 
 
@@ -112,7 +99,7 @@ def test_crashed_server_starts_again(harness: Harness, power: bool) -> None:
     harness.wait()
     harness.server.crash(power=power)
     harness.server.crash(power=power)
-    assert not harness.server.ready
+    assert not harness.server.running
 
     harness.wait(4.0)
 
@@ -141,7 +128,7 @@ def test_server_that_may_not_restart_remains_stopped(harness: Harness) -> None:
     harness.server.stop()
     harness.wait(60.0)
 
-    assert (harness.processes, harness.server.ready) == ([1], False)
+    assert (harness.processes, harness.server.running) == ([1], None)
 
 
 def test_server_that_was_started_since_a_crash_is_not_started_again(harness: Harness) -> None:
@@ -183,7 +170,7 @@ def test_error_at_start_is_a_failure_unless_files_are_unavailable(
 
     harness.start_error = None
     harness.wait(4.0)
-    assert (harness.processes, harness.server.ready) == ([1, 2], True)
+    assert (harness.processes, harness.server.running is not None) == ([1, 2], True)
 
 
 def test_error_at_stop_is_a_failure(harness: Harness) -> None:
@@ -206,69 +193,3 @@ def test_crash_during_a_stop_hides_its_error(harness: Harness) -> None:
     harness.wait(10.0)
 
     assert harness.server.failure is None
-
-
-# --- replaced functions
-
-
-class Disk:
-    def __init__(self) -> None:
-        self.size, self.error = 0, False
-
-    def log_bytes(self) -> int:
-        return self.size
-
-    def call(self, function: Any, *arguments: Any) -> None:
-        if self.error:
-            raise OSError("disk full")
-
-
-def replaced(harness: Harness, name: str) -> Any:
-    return next(value for _, attribute, value in harness.server.replacements() if attribute == name)
-
-
-@pytest.mark.parametrize(("size", "traced"), [(9, False), (10, True), (11, True)])
-def test_checkpoint_is_traced_if_the_log_is_long_enough(harness: Harness, size: int, traced: bool) -> None:
-    disk: Any = Disk()
-    disk.size, harness.server.database = size, disk
-
-    replaced(harness, "checkpoint")(Path("store.db"), 10)
-
-    assert (("disk", "checkpoint") in harness.stored.trace.entries) is traced
-
-
-def test_failed_write_is_recorded_in_the_history(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    disk: Any = Disk()
-    disk.error, harness.server.database = True, disk
-    batch, calls = [object()], list[str]()
-    history = harness.stored.invariants.history
-    monkeypatch.setattr(history, "committing", lambda found: calls.append(f"committing {found == batch}"))
-    monkeypatch.setattr(history, "failed", lambda: calls.append("failed"))
-    store: Any = SimpleNamespace()
-
-    with pytest.raises(OSError, match="disk full"):
-        replaced(harness, "_commit")(store, batch)
-
-    assert (calls, harness.stored.trace.entries) == (
-        ["committing True", "failed"],
-        [("disk", "write failed: disk full")],
-    )
-
-
-def test_databases_of_a_process_that_ended_are_closed(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    closed: list[str] = []
-    monkeypatch.setattr(SqliteStore, "_load", lambda store: None)
-    monkeypatch.setattr(harness.stored.invariants.history, "loaded", lambda store: None)
-    stores: list[Any] = [
-        SimpleNamespace(_db=SimpleNamespace(close=lambda: closed.append("open"))),
-        SimpleNamespace(_db=None),
-    ]
-    load = replaced(harness, "_load")
-    harness.server.start()
-    harness.wait()
-    for store in stores:
-        load(store)
-
-    harness.server.crash()
-
-    assert (closed, stores[0]._db) == (["open"], None)

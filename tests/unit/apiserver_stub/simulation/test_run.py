@@ -49,7 +49,7 @@ class Harness:
     def __init__(self, loop: ServerLoop, directory: Path) -> None:
         self.loop = loop
         self.run = module._Run(1, loop, directory)
-        self.run.server.start = lambda: None  # type: ignore[method-assign]
+        self.run.cluster.start = lambda: None  # type: ignore[method-assign]
         self.run.admin.request = bind  # type: ignore[method-assign]
         for each in (*self.run.nodes, *self.run.reflectors):
             each.run = do_nothing  # type: ignore[method-assign]
@@ -87,7 +87,7 @@ def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness
 
 
 def test_steps_are_executed_at_their_times_in_all_rounds(harness: Harness) -> None:
-    clock, offsets = harness.run.server.clock, list[float]()
+    clock, offsets = harness.run.cluster.clock, list[float]()
     for seconds in (99.0, 101.0, ROUND_SECONDS + 101.0):
         harness.at(seconds, lambda: offsets.append(clock.offset_seconds))
 
@@ -116,7 +116,7 @@ def test_run_ends_at_the_first_violation(harness: Harness, seconds: float) -> No
 
 
 def test_all_faults_end_before_the_state_is_compared(harness: Harness) -> None:
-    network = harness.run.server.network
+    network = harness.run.cluster.network
     network.loss = 0.5
     losses: list[float] = []
     for seconds in (ROUND_SECONDS - CALM_SECONDS - 1, ROUND_SECONDS - CALM_SECONDS + 1):
@@ -171,9 +171,9 @@ def test_watches_must_have_delivered_the_state(harness: Harness) -> None:
     ("name", "limit", "violation"),
     [
         ("_MAX_TASKS", 0, ""),
-        ("_MAX_TASKS", -1, "the server has 0 tasks"),
+        ("_MAX_TASKS", -1, "a server has 0 tasks"),
         ("_MAX_FILES", 7, ""),
-        ("_MAX_FILES", 6, "the server has 7 open files"),
+        ("_MAX_FILES", 6, "the servers have 7 open files"),
     ],
 )
 def test_tasks_and_files_are_limited(
@@ -197,7 +197,7 @@ def test_growth_of_memory_is_a_violation(harness: Harness, monkeypatch: pytest.M
 
 
 def test_failure_of_the_server_is_a_violation(harness: Harness) -> None:
-    harness.at(50.0, lambda: setattr(harness.run.server, "failure", KeyError("x")))
+    harness.at(50.0, lambda: setattr(harness.run.cluster.servers[0], "failure", KeyError("x")))
 
     assert harness.execute() <= 60.0
     assert harness.violation == "server failed: KeyError('x')"
@@ -263,7 +263,7 @@ def test_user_is_bound_until_it_succeeds(
 
 
 def test_services_are_found_by_port(harness: Harness) -> None:
-    find: Any = harness.run.server._dialer._find
+    find: Any = harness.run.cluster._dialer._find
 
     assert find("192.0.2.100", DEFAULT_PORT) is harness.run.autoscaling
     assert find("validating-0.simulated.test", 443) is not harness.run.autoscaling

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from apiserver_stub.simulation.admission import INVALID
-from apiserver_stub.simulation.steps import FAULTS, make_steps
+from apiserver_stub.simulation.steps import CLUSTER_FAULTS, FAULTS, make_steps
 from nodeagent.base.simulation.memory import LONG_HOURS
 from nodeagent.base.simulation.steps import CALM_SECONDS, ROUND_SECONDS, Step
 
@@ -40,7 +40,7 @@ def test_steps_are_in_order_and_often_nearly_concurrent() -> None:
 
 def test_all_kinds_of_steps_occur_and_some_rounds_have_no_faults(steps: list[Step]) -> None:
     kinds = Counter(step.kind for step in steps)
-    assert kinds.keys() >= FAULTS
+    assert kinds.keys() >= FAULTS - CLUSTER_FAULTS
     assert kinds["create_map"] > kinds["delete_map"] > kinds["create_namespace"]
 
     rounds: list[list[str]] = [[] for _ in range(HOURS)]
@@ -48,6 +48,12 @@ def test_all_kinds_of_steps_occur_and_some_rounds_have_no_faults(steps: list[Ste
         rounds[int(step.at // ROUND_SECONDS)].append(step.kind)
     faulty = sum(bool(FAULTS & set(kinds)) for kinds in rounds)
     assert HOURS // 2 < faulty < HOURS
+
+
+def test_faults_of_an_etcd_cluster_occur_only_with_several_servers(steps: list[Step]) -> None:
+    assert not CLUSTER_FAULTS & {step.kind for step in steps}
+
+    assert {step.kind for step in make_steps(1, HOURS, servers=3)} >= CLUSTER_FAULTS
 
 
 def test_long_simulations_do_not_restart_the_server() -> None:

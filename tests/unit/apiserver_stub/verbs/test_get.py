@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from apiserver_stub.verbs.context import VerbSettings
 from tests.unit.apiserver_stub.api import Api, config_map
 from tests.unit.apiserver_stub.authz.conftest import Memory
 
@@ -15,14 +16,16 @@ class Delayed(Memory):
 
     def __init__(self) -> None:
         super().__init__()
-        self.lag, self.awaited = 0, list[int]()
+        self.lag, self.awaited, self.available = 0, list[int](), True
 
     def revision_of(self, name: str) -> int:
         return self.writes - self.lag
 
-    async def catch_up(self, name: str, revision: int = 0) -> None:
+    async def catch_up(self, name: str, revision: int = 0) -> bool:
         self.awaited.append(revision)
-        self.lag = max(0, min(self.lag, self.writes - revision))
+        if self.available:
+            self.lag = max(0, min(self.lag, self.writes - revision))
+        return self.available and revision <= self.writes
 
 
 @pytest.mark.parametrize(
@@ -45,3 +48,27 @@ async def test_read_waits_for_the_requested_revision(query: str, lag: int, await
 
     assert (await api.get(f"{MAPS}/a{query}")).code == code
     assert store.awaited == awaited
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (f"{MAPS}/a", 503),
+        (MAPS, 503),
+        (f"{MAPS}?limit=1", 503),
+        (f"{MAPS}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", 503),
+        (f"{MAPS}/a?resourceVersion=0", 200),
+        (f"{MAPS}/a?resourceVersion=1", 200),
+        (f"{MAPS}?resourceVersion=0", 200),
+        (f"{MAPS}/a?resourceVersion=2", 504),
+        (f"{MAPS}?resourceVersion=2", 504),
+    ],
+)
+async def test_reads_of_the_latest_state_fail_without_the_backend(request_: str, code: int) -> None:
+    store = Delayed()
+    api = Api(store=store, settings=VerbSettings(watch_lists=True))
+    for name in "ab":
+        await api.create(MAPS, config_map(name))
+    store.lag, store.available = 1, False
+
+    assert (await api.get(request_)).code == code

@@ -31,8 +31,8 @@ class Stored:
     def first_unreadable(self, prefix: str) -> Any:
         return next((item for key, item in sorted(self.unreadable.items()) if key.startswith(prefix)), None)
 
-    async def catch_up(self, name: str) -> None:
-        pass
+    async def catch_up(self, name: str) -> bool:
+        return True
 
     async def remove_unreadable(self, name: str, key: str) -> None:
         self.removed.append(key)

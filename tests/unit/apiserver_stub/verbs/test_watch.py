@@ -292,6 +292,11 @@ async def create_at(api: Api, *writes: tuple[float, str, str]) -> None:
         ),
         ("timeoutSeconds=70", [(10, MAPS, "a"), (20, OTHER, "b")], [(10, "ADDED", "1"), (70, "end", "")]),
         ("timeoutSeconds=2&allowWatchBookmarks=true", [(1, OTHER, "b")], [(2, "BOOKMARK", "1"), (2, "end", "")]),
+        (
+            "timeoutSeconds=200&allowWatchBookmarks=true&resourceVersion=2",  # Another server has reached it.
+            [(10, OTHER, "a"), (70, OTHER, "b"), (130, MAPS, "c")],
+            [(120, "BOOKMARK", "2"), (130, "ADDED", "3"), (180, "BOOKMARK", "3"), (200, "end", "")],
+        ),
     ],
 )
 def test_bookmarks_are_sent_each_minute_and_before_the_end_after_changes(

@@ -200,9 +200,10 @@ async def test_volume_of_a_deleted_claim_is_released(
 async def test_claim_of_another_server_is_awaited_before_a_release(
     store: MeteredStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def catch_up(name: str, revision: int = 0) -> None:
+    async def catch_up(name: str, revision: int = 0) -> bool:
         if name == CLAIMS and store.read(CLAIMS, "n/c") is None:
             store.put(CLAIMS, claim(volumeName="v", annotations={COMPLETED: "yes"}))
+        return True
 
     monkeypatch.setattr(store, "catch_up", catch_up)
     store.put(VOLUMES, volume(phase="Bound", claimRef=reference("c", "uid-c")))

@@ -346,7 +346,7 @@ async def test_reads_catch_up_with_writes_of_other_servers(tmp_path: Path) -> No
     etcd = FakeEtcd()
     async with opened(tmp_path, etcd) as store:
         etcd.put(KEY, data())
-        await store.catch_up(PODS)
+        assert await store.catch_up(PODS)
         assert names(store) == ["ns/a"]
         ranges = etcd.calls.count("Range")
         await asyncio.gather(*(store.catch_up(PODS) for _ in range(10)))
@@ -363,10 +363,35 @@ async def test_reads_do_not_wait_during_an_outage(tmp_path: Path) -> None:
     etcd = FakeEtcd()
     async with opened(tmp_path, etcd) as store:
         etcd.failures["Range"] = [UNAVAILABLE]
-        await store.catch_up(PODS)
+        assert not await store.catch_up(PODS)
         calls = len(etcd.calls)
-        await store.catch_up(PODS)
+        assert not await store.catch_up(PODS)
         assert len(etcd.calls) == calls
+
+
+async def test_read_waits_for_a_watch_that_is_opened_again(tmp_path: Path) -> None:
+    etcd = FakeEtcd()
+    async with opened(tmp_path, etcd) as store:
+        etcd.held = True
+        etcd.put(KEY, data())
+        etcd.end_watches()
+        while store._watching is not None:
+            await asyncio.sleep(0)
+
+        assert await store.catch_up(PODS)
+
+        assert names(store) == ["ns/a"]
+
+
+async def test_revision_that_the_cluster_has_not_reached_is_not_assigned(tmp_path: Path) -> None:
+    etcd = FakeEtcd()
+    async with opened(tmp_path, etcd) as store:
+        etcd.held = True
+        etcd.put(KEY, data())
+
+        assert [await store.is_assigned(PODS, revision) for revision in (1, 2, 3)] == [True, True, False]
+        etcd.failures["Range"] = [UNAVAILABLE]
+        assert await store.is_assigned(PODS, 3), "it may have been assigned"
 
 
 async def test_health_is_that_of_the_cluster(tmp_path: Path) -> None:
