@@ -42,9 +42,10 @@ class ProcessCrashed(BaseException):
 class SimulatedFuture(asyncio.Future[Any]):
     """Future whose position in a set does not depend on its address."""
 
-    def __init__(self, number: int, *, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, number: int, process: int, *, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop=loop)
         self._number = number
+        self.process = process
 
     def __hash__(self) -> int:
         return self._number
@@ -199,7 +200,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     # --- tasks and threads ------------------------------------------------------------------------------------
 
     def create_future(self) -> SimulatedFuture:
-        return SimulatedFuture(next(self._numbers), loop=self)
+        return SimulatedFuture(next(self._numbers), PROCESS.get(), loop=self)
 
     def create_task(self, coro: Any, *, name: object = None, context: Context | None = None) -> asyncio.Task[Any]:
         process = PROCESS.get() if context is None else context.get(PROCESS, 0)

@@ -166,6 +166,27 @@ def test_exceptions_of_a_dropped_process_are_not_reported(loop):
     assert reported == []
 
 
+def test_failed_future_of_a_dropped_process_is_not_reported(loop):
+    reported, futures = [], []
+    loop.on_unhandled = reported.append
+
+    async def wait():
+        futures.append(loop.create_future())
+        futures[0].set_exception(ValueError("lost"))
+        await asyncio.sleep(60)
+
+    async def work():
+        loop.create_task(wait(), context=process(1))
+        await asyncio.sleep(1)
+        loop.drop(1)
+        futures.clear()
+        gc.collect()
+
+    loop.run_until_complete(work())
+
+    assert reported == []
+
+
 def test_tasks_that_a_dropped_process_creates_are_dropped(loop, recwarn):
     async def work():
         try:
