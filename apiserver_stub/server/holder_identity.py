@@ -9,6 +9,8 @@ import uuid
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+LOCK = "server.lock"
+"""Name of the lock file in the data directory."""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _NAMESPACE = uuid.UUID("7a3f8d0e-5c0c-4a35-9a4e-6a2f6b0c8f11")
 
@@ -22,7 +24,7 @@ def holder_identity(data: Path, stack: AsyncExitStack) -> str:
     another process holds the lock, or the file cannot be locked, the identity is random.
     """
     host = socket.gethostname()
-    descriptor = os.open(data / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(data / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     stack.callback(os.close, descriptor)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

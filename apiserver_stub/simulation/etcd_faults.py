@@ -1,4 +1,4 @@
-"""Steps with faults of the etcd cluster that several servers share."""
+"""Steps with faults of several servers and of the etcd cluster that they share."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ class EtcdFaults:
     def calm(self) -> None:
         """End all faults."""
         self._etcd.calm()
+        for server in self._servers:
+            self._network.loop.resume(server.process)
 
     def stop_member(self, which: int, seconds: float) -> None:
         """Stop a member for some time."""
@@ -34,6 +36,13 @@ class EtcdFaults:
         if process:
             self._network.isolate(process)
             self._later(seconds, lambda: self._network.connect_again(process))
+
+    def pause_server(self, which: int, seconds: float) -> None:
+        """Suspend a server for some time."""
+        process = self._servers[which % len(self._servers)].process
+        if process:
+            self._network.loop.pause(process)
+            self._later(seconds, lambda: self._network.loop.resume(process))
 
     def slow_store(self, factor: float, seconds: float) -> None:
         """Slow down the connections to the cluster for some time."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import Context
 from pathlib import Path
 from typing import Protocol
 
 from apiserver_stub.options import parse
+from apiserver_stub.server.holder_identity import LOCK
 from apiserver_stub.server.running_server import RunningServer
 from apiserver_stub.server.startup import start
 from apiserver_stub.simulation.network import Network, ServerLoop
@@ -99,6 +102,7 @@ class Server:
             self._network.crash(process, silent=power)
             self.loop.drop(process)
             self.loop.crash_at, self.loop.crashed = None, False
+            _release(self.data_dir / LOCK)
 
         self._store.crash(process, drop)
         if power:
@@ -148,6 +152,14 @@ class Server:
             self._store.ended(process)
             self.loop.call_soon(self.loop.drop, process, context=Context())
             self._restart_later()
+
+
+def _release(lock: Path) -> None:
+    """Close the descriptors of a lock file, as the end of their process does."""
+    for descriptor in list(Path("/proc/self/fd").iterdir()):
+        with contextlib.suppress(OSError):  # The directory is open while it is read.
+            if descriptor.readlink() == lock:
+                os.close(int(descriptor.name))
 
 
 def _prevents_start(error: Exception) -> bool:

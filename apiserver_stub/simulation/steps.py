@@ -261,6 +261,10 @@ def _stop_node(chance: random.Random) -> dict[str, Any]:
     return {"which": chance.randrange(100), "seconds": round(chance.expovariate(1 / 200), 1)}
 
 
+def _seconds_of_one(chance: random.Random) -> dict[str, Any]:
+    return {"which": chance.randrange(100), **_seconds(chance)}
+
+
 def _likely(chance: random.Random) -> dict[str, Any]:
     return {"probability": chance.choice((0.02, 0.2)), **_seconds(chance)}
 
@@ -346,12 +350,13 @@ _KINDS: _Kinds = {
 _CLUSTER_KINDS: _Kinds = {
     "stop_member": (0.8, _stop_node),
     "isolate_server": (0.6, _stop_node),
+    "pause_server": (0.5, _seconds_of_one),
     "slow_store": (0.4, _slow),
     "lose_responses": (0.5, _likely),
     "close_watches": (0.5, _watch),
 }
 CLUSTER_FAULTS = frozenset(_CLUSTER_KINDS)
-"""Faults of the etcd cluster and of the connections to it."""
+"""Faults of one of several servers, and of their etcd cluster."""
 _RESTARTS = {"stop", "crash", "lose_power", "crash_in_write"}
 FAULTS = (
     frozenset(

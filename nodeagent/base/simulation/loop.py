@@ -91,6 +91,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """A process crashed in a file operation; :attr:`on_crash` is called after the current callback."""
         self.dead: set[int] = set()
         """Processes whose callbacks are dropped."""
+        self._paused: dict[int, list[asyncio.Handle]] = {}
+        """Callbacks of paused processes, in their order."""
         self.thread_factor = 1.0
         """Multiplies the delays of functions in threads."""
         self._now = 0.0
@@ -163,6 +165,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         process = handle._context.get(PROCESS, 0)  # type: ignore[attr-defined]
         if process in self.dead:
             return
+        if (waiting := self._paused.get(process)) is not None:
+            waiting.append(handle)
+            return
         handle._run()
         self.steps += 1
         self._steps_at_now += 1
@@ -215,9 +220,18 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """Return the tasks of a process that are not done, in order of their creation."""
         return list(self._tasks.get(process, ()))
 
+    def pause(self, process: int) -> None:
+        """Execute no callbacks of a process until :meth:`resume`, as if it was suspended."""
+        self._paused.setdefault(process, [])
+
+    def resume(self, process: int) -> None:
+        """Execute the callbacks of a process again."""
+        self._ready.extend(self._paused.pop(process, ()))  # type: ignore[attr-defined]
+
     def drop(self, process: int) -> None:
         """Drop a process with its tasks and callbacks; the clean-up code in its coroutines must have no effect."""
         self.dead.add(process)
+        self._paused.pop(process, None)
         context = Context()  # What the clean-up code schedules belongs to the dropped process, too.
         context.run(PROCESS.set, process)
         self._dropping = True

@@ -150,3 +150,17 @@ def test_files_that_a_server_has_synced_survive_a_loss_of_power(harness: Harness
 
     assert lost == [0, 0, 0]
     assert {path.read_text() for path in paths} == {"content"}
+
+
+def test_lock_of_a_crashed_process_is_released(harness: Harness) -> None:
+    harness.cluster.start()
+    harness.wait()
+    server = harness.cluster.servers[0]
+    server.data_dir.mkdir()
+    lock, other = (os.open(server.data_dir / name, os.O_CREAT | os.O_RDWR) for name in ("server.lock", "other"))
+
+    server.crash()
+
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(lock)
+    os.close(other)

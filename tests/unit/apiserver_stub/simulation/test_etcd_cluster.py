@@ -172,6 +172,22 @@ def test_fault_ends_after_its_time(harness: Harness, kind: str, arguments: list[
     assert [harness.fails(process) for process in (1, 2)] == [False, False]
 
 
+@pytest.mark.parametrize("by", ["time", "calm"])
+def test_suspended_server_continues(harness: Harness, by: str) -> None:
+    harness.faults.pause_server(1, 60.0)
+    harness.write(1, "a", Put(data("a")))
+    harness.wait(5.0)
+    assert harness.stores[2].collection(CONFIG_MAPS).get("ns/a") is None
+
+    if by == "calm":
+        harness.faults.calm()
+    else:
+        harness.wait(60.0)
+    harness.wait(1.0)
+
+    assert harness.stores[2].collection(CONFIG_MAPS).get("ns/a") is not None
+
+
 def test_all_faults_end_together(harness: Harness) -> None:
     harness.faults.slow_store(100.0, 60.0)
     harness.cluster.crash_in(5)

@@ -272,3 +272,44 @@ def test_futures_and_tasks_are_equal_only_to_themselves(loop):
         assert first == first and first != second
         assert len({first, second, first}) == 2
     loop.run_until_complete(asyncio.gather(*tasks))
+
+
+def test_paused_process_continues_in_order_when_it_is_resumed(loop):
+    order = []
+
+    async def count(name, seconds):
+        for number in range(3):
+            order.append((name, number, loop.time()))
+            await asyncio.sleep(seconds)
+
+    async def work():
+        loop.create_task(count("b", 2.5), context=process(1))
+        loop.create_task(count("a", 2), context=process(1))
+        loop.create_task(count("other", 2), context=process(2))
+        await asyncio.sleep(1)
+        loop.pause(1)
+        await asyncio.sleep(6)
+        assert [each for each in order if each[2] > 1] == [("other", 1, 2), ("other", 2, 4)]
+        order.clear()
+        loop.resume(1)
+        await asyncio.sleep(10)
+
+    loop.run_until_complete(work())
+
+    assert order == [("a", 1, 7), ("b", 1, 7), ("a", 2, 9), ("b", 2, 9.5)]
+
+
+def test_paused_process_can_be_dropped(loop):
+    order = []
+
+    async def work():
+        loop.call_later(1, order.append, 1, context=process(1))
+        loop.pause(1)
+        await asyncio.sleep(2)
+        loop.drop(1)
+        loop.resume(1)
+        await asyncio.sleep(1)
+
+    loop.run_until_complete(work())
+
+    assert order == []
