@@ -32,26 +32,30 @@ class MeteredStore(Memory):
     def __init__(self) -> None:
         super().__init__()
         self.steps = 0
+        """Decoded objects and writes in the present turn of the event loop."""
         self.turns = 0
+        """Turns of the event loop with any of them."""
         self.before_update: Callable[[str, str], None] | None = None
 
     def step(self) -> None:
+        if not self.steps:
+            try:
+                asyncio.get_running_loop().call_soon(self._end_turn)
+            except RuntimeError:  # Outside of an event loop, there is nothing to block.
+                return
         self.steps += 1
         if self.steps > STEPS_IN_A_TURN:
             raise Spinning
+
+    def _end_turn(self) -> None:
+        self.steps = 0
+        self.turns += 1
 
     async def update(self, name: str, key: str, decide: Callable[[Record | None], Outcome]) -> Record:
         self.step()
         if self.before_update is not None:
             self.before_update(name, key)
         return await super().update(name, key, decide)
-
-    async def count_turns(self) -> None:
-        """Represent other requests: runs once per turn of the event loop."""
-        while True:
-            self.steps = 0
-            self.turns += 1
-            await asyncio.sleep(0)
 
 
 REGISTRY = build_registry(parse([]))
@@ -91,18 +95,16 @@ def store(monkeypatch: pytest.MonkeyPatch) -> MeteredStore:
 
 @asynccontextmanager
 async def running(store: MeteredStore, *controllers: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run *controllers* next to the meter; a controller that spins or exits fails the test."""
-    meter = asyncio.ensure_future(store.count_turns())
+    """Run *controllers*; a controller that spins or exits fails the test."""
     tasks = [asyncio.ensure_future(controller) for controller in controllers]
     try:
         yield
         for task in tasks:
             assert not task.done(), task
     finally:
-        for task in [*tasks, meter]:
+        for task in tasks:
             task.cancel()
         results = await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.gather(meter, return_exceptions=True)
     for result in results:
         if not isinstance(result, asyncio.CancelledError):
             raise AssertionError(f"a controller ended: {result!r}") from (
