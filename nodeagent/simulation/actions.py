@@ -61,6 +61,7 @@ class Actions:
         node.logind.down = False
         node.disk.full = node.unruly.raises = node.unruly.hangs = False
         node.loop.crash_at, node.loop.thread_factor = None, 1.0
+        node.loop.resume(node.process)
         node.trace.add("calm")
 
     # --- pods -------------------------------------------------------------------------------------------------
@@ -233,6 +234,16 @@ class Actions:
             return False
         node.agent.stop()
         node.loop.call_later(restart + 30, self._start, context=Context())
+        return None
+
+    def suspend_agent(self, seconds: float) -> bool | None:
+        """Suspend the agent for some time, as with SIGSTOP."""
+        node = self._node
+        if not node.process:
+            return False
+        process = node.process
+        node.loop.pause(process)
+        self._delay_stops(seconds, lambda: node.loop.resume(process))
         return None
 
     def lose_power(self, after: int, restart: float) -> None:

@@ -246,6 +246,7 @@ _KINDS: dict[str, tuple[float, Callable[[random.Random], dict[str, Any]]]] = {
     "remove_images": (0.5, _none),
     "stop_agent": (0.5, _crash),
     "crash_agent": (3, _crash),
+    "suspend_agent": (0.7, _seconds),
     "lose_power": (0.6, _crash),
     "shut_down": (0.5, _shut_down),
     "lose_bus": (0.3, _seconds),

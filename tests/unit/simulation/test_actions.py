@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextvars import Context
 from types import SimpleNamespace
 
 import pytest
 
 from nodeagent.base.criproto import api_pb2 as cri
-from nodeagent.base.simulation.loop import SimulatedLoop
+from nodeagent.base.simulation.loop import PROCESS, SimulatedLoop
 from nodeagent.base.simulation.steps import Step
 from nodeagent.simulation.actions import Actions
 from nodeagent.simulation.apiserver import CONFIG_MAPS, PODS
@@ -282,6 +283,28 @@ def test_compacted_server_ends_the_watches(harness):
 def test_missing_agent_neither_crashes_nor_stops(harness):
     assert not harness.step("crash_agent", after=1, restart=1.0)
     assert not harness.step("stop_agent", after=1, restart=1.0)
+    assert not harness.step("suspend_agent", seconds=1.0)
+
+
+@pytest.mark.parametrize("is_calmed", [True, False])
+def test_suspended_agent_executes_nothing_for_some_time(harness, is_calmed):
+    times, context = [], Context()
+    context.run(PROCESS.set, 3)
+    harness.node.process = 3
+    started = harness.loop.time()
+    harness.loop.call_later(5.0, lambda: times.append(harness.loop.time()), context=context)
+
+    harness.step("suspend_agent", seconds=10.0)
+    harness.run(9.0)
+    assert (times, harness.invariants.delays) == ([], [(started, started + 10.0)])
+    if is_calmed:
+        harness.actions.calm()
+        harness.run(0.5)
+    else:
+        harness.run(2.0)
+
+    assert times == [started + (9.0 if is_calmed else 10.0)]
+    harness.node.process = 0
 
 
 def test_agent_starts_again_after_the_loss_of_power(harness, monkeypatch):
