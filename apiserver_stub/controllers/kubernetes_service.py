@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -179,17 +180,23 @@ class KubernetesService:
                 _log.error("unable to sync kubernetes service: %s", error, exc_info=error)
 
     async def withdraw(self) -> None:
-        """Remove the lease and address of this server; called when it stops."""
+        """Remove the lease and address of this server; called when it stops, which a failure must not prevent."""
         if self._settings.reconciler == "none":
             return
         host, port = self._host_and_port()
+        try:
+            await self._remove_lease(host)
+            await self._write([other for other in self._living() if other != host], port)
+        except Exception as error:  # The lease expires, and the other servers remove the address.
+            _log.error("Unable to remove endpoints from kubernetes service: %s", error)
 
+    async def _remove_lease(self, host: str) -> None:
         def end(current: Record | None) -> Outcome:
             return Keep() if current is None else Remove(without_revision(current.data))
 
         if self._store.collection(LEASES).get(host) is not None:
-            await self._store.update(LEASES, host, end)
-        await self._write([other for other in self._living() if other != host], port)
+            with contextlib.suppress(LookupError):  # It has expired.
+                await self._store.update(LEASES, host, end)
 
     async def _reconcile_endpoints(self, host: str, port: int) -> None:
         if self._lifecycle.terminating:
@@ -252,4 +259,5 @@ class KubernetesService:
             return Keep() if found == objects.decode(current.data) else Put(objects.encode_for_store(found))
 
         if self._store.collection(collection).get(_KEY) is not None:
-            await self._store.update(collection, _KEY, decide)
+            with contextlib.suppress(LookupError):  # Another client deletes it.
+                await self._store.update(collection, _KEY, decide)

@@ -14,7 +14,7 @@ from apiserver_stub.lifecycle import Lifecycle
 from apiserver_stub.options import Options
 from apiserver_stub.pipeline.limits import Limits
 from apiserver_stub.pipeline.request_metrics import RequestMetrics
-from apiserver_stub.storage import Store, StoreUnavailable
+from apiserver_stub.storage import Store
 from apiserver_stub.transport.listener import Listener
 from nodeagent.base.logging import v_level
 from nodeagent.base.structs import Struct
@@ -50,8 +50,7 @@ class RunningServer(Struct, frozen=True):
         if not lifecycle.terminating:
             lifecycle.terminating = True
             _log_shutdown("ShutdownInitiated")
-            with contextlib.suppress(StoreUnavailable):  # Logged by the store; the endpoint is not removed.
-                await self.kubernetes_service.withdraw()
+            await self.kubernetes_service.withdraw()
             await asyncio.sleep(options.shutdown_delay_seconds)
             _log_shutdown("AfterShutdownDelayDuration")
             if not options.shutdown_send_retry_after:

@@ -40,6 +40,7 @@ class EtcdNetwork:
     :ivar loss: probability that the response of a write is lost after its execution.
     :ivar down: URLs of members that do not run.
     :ivar isolated: processes whose messages are not delivered.
+    :ivar lag: additional delays of the watches of processes, in seconds.
     :ivar crash_in: number of writes after which the process that sends one crashes.
     """
 
@@ -50,6 +51,7 @@ class EtcdNetwork:
         self.loss = 0.0
         self.down: set[str] = set()
         self.isolated: set[int] = set()
+        self.lag: dict[int, float] = {}
         self.crash_in: int | None = None
         self.watches: dict[Watch, None] = {}
         etcd.observers.append(self._publish)
@@ -80,6 +82,7 @@ class EtcdNetwork:
     def forget(self, process: int) -> None:
         """Close the connections of a process that has ended."""
         self.isolated.discard(process)
+        self.lag.pop(process, None)
         self.watches = {watch: None for watch in self.watches if watch.process != process}
 
     def isolate(self, process: int) -> None:
@@ -271,7 +274,8 @@ class Watch:
             self._send(rpc.WatchResponse(header=etcd.header(), events=events))
 
     def _send(self, response: rpc.WatchResponse) -> None:
-        due = self._last_at = max(self._last_at, self._loop.time() + self._network.latency())
+        delay = self._network.latency() + self._network.lag.get(self.process, 0.0)
+        due = self._last_at = max(self._last_at, self._loop.time() + delay)
         self._sending.append((due, response))
         self._loop.call_at(due, self.deliver, context=Context())
 

@@ -79,6 +79,7 @@ class EtcdCluster:
         network = self.network
         network.latency.factor, network.loss, network.crash_in = 1.0, 0.0, None
         network.down.clear()
+        network.lag.clear()
         for process in list(network.isolated):
             network.connect_again(process)
 

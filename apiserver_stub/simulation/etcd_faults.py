@@ -37,6 +37,12 @@ class EtcdFaults:
             self._network.isolate(process)
             self._later(seconds, lambda: self._network.connect_again(process))
 
+    def delay_watches(self, which: int, lag: float, seconds: float) -> None:
+        """Delay the events of a server's watches for some time, but not its calls."""
+        process = self._servers[which % len(self._servers)].process
+        self._network.lag[process] = lag
+        self._later(seconds, lambda: self._network.lag.pop(process, None))
+
     def pause_server(self, which: int, seconds: float) -> None:
         """Suspend a server for some time."""
         process = self._servers[which % len(self._servers)].process

@@ -261,6 +261,10 @@ def _stop_node(chance: random.Random) -> dict[str, Any]:
     return {"which": chance.randrange(100), "seconds": round(chance.expovariate(1 / 200), 1)}
 
 
+def _lag(chance: random.Random) -> dict[str, Any]:
+    return {"lag": chance.choice((0.5, 2.0, 5.0, 20.0)), **_stop_node(chance)}
+
+
 def _seconds_of_one(chance: random.Random) -> dict[str, Any]:
     return {"which": chance.randrange(100), **_seconds(chance)}
 
@@ -350,6 +354,7 @@ _KINDS: _Kinds = {
 _CLUSTER_KINDS: _Kinds = {
     "stop_member": (0.8, _stop_node),
     "isolate_server": (0.6, _stop_node),
+    "delay_watches": (1, _lag),
     "pause_server": (0.5, _seconds_of_one),
     "slow_store": (0.4, _slow),
     "lose_responses": (0.5, _likely),

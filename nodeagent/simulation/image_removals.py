@@ -10,6 +10,8 @@ from nodeagent.simulation.node import Node
 from nodeagent.simulation.runtime_objects import Container
 
 MINIMUM_AGE_SECONDS = 120.0
+DETECTION_SECONDS = 300.0
+"""Interval in which the agent detects images, from which their age counts."""
 COLLECTION_SECONDS = 60.0
 """Longest time from the start of a collection until it removes its last image, without a fault of the runtime."""
 USED_SECONDS = 30.0
@@ -67,7 +69,7 @@ class ImageRemovals:
         if self._node.clock.offset_seconds or self._was_disturbed(self._node.loop.time(), COLLECTION_SECONDS):
             return []  # Ages depend on the clock.
         needed = self._needed()
-        age = MINIMUM_AGE_SECONDS + COLLECTION_SECONDS
+        age = MINIMUM_AGE_SECONDS + DETECTION_SECONDS + COLLECTION_SECONDS
         images = [name for name in self._node.runtime.images if name not in needed and not self._users(name)]
         return [name for name in images if self._is_old(name, age)]
 

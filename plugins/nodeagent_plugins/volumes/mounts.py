@@ -74,7 +74,12 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
     try:
         return await asyncio.shield(future)
     except asyncio.CancelledError:
+        future.add_done_callback(_retrieve_error)
         await asyncio.wait({future}, timeout=_FINISH_SECONDS)
-        if future.done() and not future.cancelled():
-            future.exception()  # Retrieved, otherwise asyncio logs it.
         raise
+
+
+def _retrieve_error(future: asyncio.Future[T]) -> None:
+    """Retrieve the error of abandoned work, which asyncio would log otherwise."""
+    if not future.cancelled():
+        future.exception()

@@ -140,12 +140,12 @@ def test_earlier_pressure_is_forgotten(host):
 @pytest.mark.parametrize(
     ("offset", "delay", "age", "removable"),
     [
-        (0.0, None, 181.0, ["old"]),
-        (0.0, None, 180.0, ["old"]),
-        (0.0, None, 179.0, []),
-        (5.0, None, 181.0, []),
-        (0.0, (0.0, 50.0), 181.0, ["old"]),
-        (0.0, (0.0, 170.0), 181.0, []),
+        (0.0, None, 481.0, ["old"]),
+        (0.0, None, 480.0, ["old"]),
+        (0.0, None, 479.0, []),
+        (5.0, None, 481.0, []),
+        (0.0, (0.0, 350.0), 481.0, ["old"]),
+        (0.0, (0.0, 470.0), 481.0, []),
     ],
 )
 def test_old_unused_images_can_be_removed_before_evictions(tmp_path, offset, delay, age, removable):
@@ -163,12 +163,12 @@ def test_old_unused_images_can_be_removed_before_evictions(tmp_path, offset, del
     assert removals.removable() == removable
 
 
-@pytest.mark.parametrize(("age", "removable"), [(180.0, ["old"]), (179.0, [])])
+@pytest.mark.parametrize(("age", "removable"), [(480.0, ["old"]), (479.0, [])])
 def test_image_that_was_pulled_again_is_new(host, age, removable):
     removals = ImageRemovals(host, lambda *_: None, [])
     removals.observe()
     host.runtime.images.clear()
-    host.loop.now = 500.0
+    host.loop.now = 700.0
     removals.observe()
     host.pull("old")
     removals.observe()

@@ -50,7 +50,8 @@ class Memory:
         if not isinstance(outcome, Keep):
             return self._publish(name, key, outcome.data, removed=isinstance(outcome, Remove))
         found = self.collection(name).get(key)
-        assert found is not None
+        if found is None:
+            raise LookupError(key)
         return found
 
     def revision_of(self, name: str) -> int:

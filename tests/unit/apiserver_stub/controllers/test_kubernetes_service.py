@@ -16,6 +16,7 @@ from apiserver_stub.kinds.registry import Registry
 from apiserver_stub.lifecycle import Lifecycle
 from apiserver_stub.options import parse
 from apiserver_stub.server.kinds import build_registry
+from apiserver_stub.storage import StoreUnavailable
 from nodeagent.base.identity import Identity
 from tests.unit.apiserver_stub.controllers.harness import REGISTRY, MeteredStore, store
 
@@ -150,6 +151,37 @@ async def test_endpoints_are_the_servers_with_a_lease(store: MeteredStore, caplo
     assert hosts(store) == []
     assert quiet == []
     assert 'Resetting endpoints for master service "kubernetes" to 192.0.2.0, 192.0.2.1' in caplog.messages
+
+
+@pytest.mark.parametrize("collection", [LEASES, ENDPOINTS])
+async def test_server_withdraws_although_its_objects_have_expired(
+    server: Server, caplog: pytest.LogCaptureFixture, collection: str
+) -> None:
+    await server.reconcile()
+    key = "192.0.2.1" if collection == LEASES else KEY
+
+    def expire(name: str, _key: str) -> None:
+        if name == collection and server.store.read(collection, key) is not None:
+            server.store.remove(collection, key)
+
+    server.store.before_update = expire
+    await server.controller().withdraw()
+
+    assert server.store.read(LEASES, "192.0.2.1") is None
+    assert not server.store.read(SLICES, KEY)["endpoints"]
+    assert not caplog.records
+
+
+async def test_failure_to_withdraw_is_logged(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    await server.reconcile()
+
+    def fail(name: str, key: str) -> None:
+        raise StoreUnavailable("disk full")
+
+    server.store.before_update = fail
+    await server.controller().withdraw()
+
+    assert caplog.messages == ["Unable to remove endpoints from kubernetes service: disk full"]
 
 
 async def test_master_count_has_one_endpoint_without_lease(store: MeteredStore) -> None:

@@ -13,17 +13,15 @@ import pytest
 from apiserver_stub.lifecycle import Lifecycle
 from apiserver_stub.options import parse
 from apiserver_stub.server.running_server import RunningServer
-from apiserver_stub.storage import StoreUnavailable
 
 
 class Steps:
     """Components of a server that record the steps of its shutdown."""
 
-    def __init__(self, *arguments: str, watches: int = 0, withdraw_error: Exception | None = None) -> None:
+    def __init__(self, *arguments: str, watches: int = 0) -> None:
         self.steps: list[str] = []
         self.lifecycle = Lifecycle(0)
         self.metrics = SimpleNamespace(watches=watches)
-        self._error = withdraw_error
         resources = AsyncExitStack()
         resources.callback(self.steps.append, "close")
         fake: Any = SimpleNamespace(
@@ -59,8 +57,6 @@ class Steps:
 
     async def _withdraw(self) -> None:
         self.steps.append("withdraw")
-        if self._error is not None:
-            raise self._error
 
 
 async def test_endpoint_is_removed_and_requests_finish_before_resources_close() -> None:
@@ -87,14 +83,6 @@ async def test_listener_stays_open_to_send_retry_after() -> None:
     await found.server.stop()
 
     assert found.steps == ["withdraw", "drain", "close"]
-
-
-async def test_unavailable_store_does_not_prevent_the_shutdown() -> None:
-    found = Steps(withdraw_error=StoreUnavailable("no answer"))
-
-    await found.server.stop()
-
-    assert found.steps[-1] == "close"
 
 
 @pytest.mark.parametrize("period", ["0s", "60s"])

@@ -172,6 +172,23 @@ def test_fault_ends_after_its_time(harness: Harness, kind: str, arguments: list[
     assert [harness.fails(process) for process in (1, 2)] == [False, False]
 
 
+def test_events_of_one_server_are_delayed_for_some_time(harness: Harness) -> None:
+    def observed() -> list[bool]:
+        return [store.collection(CONFIG_MAPS).get("ns/a") is not None for store in harness.stores.values()]
+
+    harness.faults.delay_watches(1, 5.0, 60.0)
+    harness.write(1, "a", Put(data("a")))
+    harness.wait(4.0)
+    assert observed() == [True, False]
+    harness.wait(2.0)
+    assert observed() == [True, True]
+
+    harness.wait(60.0)
+    harness.write(1, "a", Remove(data("a")))
+    harness.wait(1.0)
+    assert observed() == [False, False]
+
+
 @pytest.mark.parametrize("by", ["time", "calm"])
 def test_suspended_server_continues(harness: Harness, by: str) -> None:
     harness.faults.pause_server(1, 60.0)
@@ -194,12 +211,13 @@ def test_all_faults_end_together(harness: Harness) -> None:
     harness.faults.stop_member(0, 1000.0)
     harness.faults.isolate_server(0, 1000.0)
     harness.faults.lose_responses(0.5, 1000.0)
+    harness.faults.delay_watches(0, 5.0, 1000.0)
 
     harness.faults.calm()
 
     network = harness.cluster.network
     assert (network.latency.factor, network.loss, network.crash_in) == (1.0, 0.0, None)
-    assert (network.down, network.isolated) == (set(), set())
+    assert (network.down, network.isolated, network.lag) == (set(), set(), {})
 
 
 @pytest.mark.parametrize(("which", "closed"), [(0, [1, 2]), (1, [2]), (3, [2])])

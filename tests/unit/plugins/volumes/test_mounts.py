@@ -99,7 +99,8 @@ async def test_cancelled_caller_waits_only_for_a_limited_time(monkeypatch: pytes
     go.set()
 
 
-async def test_error_of_a_cancelled_call_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("cancellations", [1, 2])
+async def test_error_of_a_cancelled_call_is_not_logged(caplog: pytest.LogCaptureFixture, cancellations: int) -> None:
     started, go = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -110,12 +111,15 @@ async def test_error_of_a_cancelled_call_is_not_logged(caplog: pytest.LogCapture
     task = asyncio.create_task(in_thread(work))
     while not started.is_set():
         await asyncio.sleep(0.001)
-    task.cancel()
-    await asyncio.sleep(0)
+    others = asyncio.all_tasks() - {task, asyncio.current_task()}
+    for _ in range(cancellations):
+        task.cancel()
+        await asyncio.sleep(0)
     go.set()
     with pytest.raises(asyncio.CancelledError):
         await task
-    del task
+    await asyncio.gather(*(asyncio.wait({other}) for other in others))
+    del task, others
     gc.collect()
     await asyncio.sleep(0)
 
