@@ -137,13 +137,24 @@ class EtcdClient:
     ) -> rpc.RangeResponse:
         """Return the values from *key* up to *end* (exclusive), or of *key* only; the latest unless *revision* is set.
 
+        If a server fails, the others are called within the same timeout, because reads can be repeated.
+
+        :param seconds: timeout.
         :raises HistoryCompacted: *revision* was compacted.
         :raises StoreUnavailable: no response.
         """
         request = rpc.RangeRequest(key=key, range_end=end, limit=limit, revision=revision, count_only=count_only)
         operation = "listWithCount" if count_only else "list" if end else "get"
-        response: rpc.RangeResponse = await self._call("Range", request, seconds, operation, kind)
-        return response
+        end_at, tried = time.monotonic() + seconds, set[int]()
+        while True:
+            tried.add(self._current)
+            try:
+                response: rpc.RangeResponse = await self._call("Range", request, seconds, operation, kind)
+                return response
+            except StoreUnavailable:
+                seconds = end_at - time.monotonic()
+                if seconds <= 0 or self._current in tried:
+                    raise
 
     async def put(
         self, key: bytes, value: bytes, *, expected: int, lease: int = 0, kind: str = ""

@@ -118,7 +118,7 @@ def test_states_in_the_past_are_read_until_they_are_compacted(harness: Harness) 
 
     assert [values(revision) for revision in (1, 2, 3, 4, 5, 0)] == [[], [b"1"], [b"2"], [], [b"3"], [b"3"]]
     harness.compact(3)
-    assert [values(revision) for revision in (3, 4, 5)] == [[b"2"], [], [b"3"]]
+    assert [values(revision) for revision in (3, 4, 5, 0)] == [[b"2"], [], [b"3"], [b"3"]]
     for revision, text in ((2, "compacted"), (6, "future revision")):
         with pytest.raises(EtcdError, match=text):
             values(revision)

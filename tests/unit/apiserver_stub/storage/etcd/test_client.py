@@ -138,13 +138,36 @@ async def test_next_server_is_used_after_an_outage_only(tmp_path: Path) -> None:
         await client.range(KEY)
         rejected = len(second.calls)
         for etcd, code in ((first, grpc.StatusCode.UNAVAILABLE), (second, grpc.StatusCode.DEADLINE_EXCEEDED)):
-            etcd.failures["Range"] = [(code, "x")]
+            etcd.failures["Txn"] = [(code, "x")]
             with pytest.raises(StoreUnavailable):
-                await client.range(KEY)
+                await client.put(KEY, b"", expected=0)
         await client.range(KEY)
 
     assert rejected == 0
     assert (len(first.calls), len(second.calls)) == (5, 1)
+
+
+async def test_read_is_repeated_once_by_each_other_server(tmp_path: Path) -> None:
+    first, second = FakeEtcd(), FakeEtcd()
+    async with connected(tmp_path, first, second) as client:
+        first.failures["Range"] = [UNAVAILABLE]
+        await client.range(KEY)
+        assert (first.calls, second.calls) == (["Range"], ["Range"])
+
+        first.failures["Range"], second.failures["Range"] = [UNAVAILABLE] * 9, [UNAVAILABLE] * 9
+        with pytest.raises(StoreUnavailable):
+            await client.range(KEY)
+        assert (len(first.calls), len(second.calls)) == (2, 2)
+
+
+async def test_read_is_not_repeated_after_its_timeout(tmp_path: Path) -> None:
+    first, second = FakeEtcd(), FakeEtcd()
+    async with connected(tmp_path, first, second) as client:
+        first.failures["Range"] = [UNAVAILABLE]
+        with pytest.raises(StoreUnavailable):
+            await client.range(KEY, seconds=0.0)
+
+    assert second.calls == []
 
 
 async def test_sizes_are_those_of_the_servers_that_respond(tmp_path: Path) -> None:
