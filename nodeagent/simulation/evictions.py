@@ -44,7 +44,7 @@ class Eviction:
     longest_grace: int
     """Grace period if the agent did not observe that the hard threshold was met."""
     terminating: bool
-    """The pod was deleted before."""
+    """The pod was deleted before, or its containers had ended."""
 
 
 class Evictions:
@@ -112,8 +112,16 @@ class Evictions:
             images = self._removable_images()
             self._verify(not images, f"{text} instead of the images {sorted(images)}")
         pod, graces = self._find(uid), graces or [_LEAST_GRACE]
-        terminating = pod is None or "deletionTimestamp" in pod["metadata"]
+        terminating = pod is None or "deletionTimestamp" in pod["metadata"] or self._has_ended(uid, pod)
         self._evicted[uid] = Eviction(node.process, min(graces), max(graces), terminating)
+
+    def _has_ended(self, uid: str, pod: Mapping[str, Any]) -> bool:
+        """Return whether all containers of a pod have ended that are neither sidecars nor ephemeral."""
+        if pod["spec"].get("restartPolicy") == "Always":
+            return False
+        found = [each for each in self._node.runtime.containers.values() if each.sandbox.uid == uid]
+        main = [each for each in found if each.name.startswith("main")]
+        return bool(main) and not any(each.running for each in main)
 
     def _permitted_graces(self, uid: str, signal: str, now: float) -> list[int]:
         """Return the grace periods with which the agent may evict a pod because of a signal; none without pressure."""

@@ -182,7 +182,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 self.on_crash()
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        if self._dropping or getattr(context.get("future"), "process", 0) in self.dead:
+        if self._dropping or _process_of(context.get("future")) in self.dead:
             return  # The process that would have handled it has crashed.
         super().call_exception_handler(context)
         if (error := context.get("exception")) is not None:
@@ -293,6 +293,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def remove_signal_handler(self, sig: int) -> bool:
         return False
+
+
+def _process_of(future: Any) -> int:
+    """Return the process of a future; a group of ``asyncio.gather`` has that of its first member."""
+    process: int = getattr(next(iter(getattr(future, "_children", ())), future), "process", 0)
+    return process
 
 
 class _Server:

@@ -203,7 +203,7 @@ def test_unused_images_are_removed_instead_of_pods(host, signal, separate, viola
     host.disks.are_separate = separate
     host.add("a", container={"name": "web", "image": "used"})
     host.pull("old", "used")
-    host.loop.now = 200.0
+    host.loop.now = 500.0
     host.pull("new")
     host.leave_disk(signal, 5)
 
@@ -429,6 +429,30 @@ def test_pod_that_this_agent_did_not_evict_may_end_in_any_way(host, reason):
     host.change("a", phase="Failed", status={"reason": ""})
 
     assert host.violation == ""
+
+
+@pytest.mark.parametrize(
+    ("policy", "ends", "violation"),
+    [
+        ("Never", ["main-0", "main-1"], ""),
+        ("OnFailure", ["main-0", "main-1"], ""),
+        ("Never", ["main-0"], "the evicted pod a ends in phase Failed with reason ''"),
+        ("Always", ["main-0", "main-1"], "the evicted pod a ends in phase Failed with reason ''"),
+    ],
+)
+def test_pod_that_had_ended_before_its_eviction_keeps_its_status(host, policy, ends, violation):
+    host.add("a", policy=policy)
+    sandbox = host.sandbox("a")
+    for name in ("main-0", "main-1", "debug-0"):
+        container = host.start(host.container(sandbox, name))
+        if name in ends:
+            host.end(container)
+    host.leave(100)
+    host.evict("a")
+
+    host.change("a", policy=policy, phase="Failed", status={"reason": ""})
+
+    assert host.violation == violation
 
 
 def test_records_of_existing_pods_are_not_forgotten(host):

@@ -166,6 +166,29 @@ def test_exceptions_of_a_dropped_process_are_not_reported(loop):
     assert reported == []
 
 
+@pytest.mark.parametrize("callbacks", range(1, 10))
+def test_failed_group_of_a_crashed_process_is_not_reported(loop, callbacks):
+    reported = []
+    loop.on_unhandled = reported.append
+
+    async def fail():
+        await asyncio.sleep(1)
+        raise ValueError("lost")
+
+    async def wait():
+        await asyncio.gather(fail(), asyncio.sleep(60))
+
+    async def work():
+        loop.crash_at, loop.on_crash = callbacks, lambda: loop.drop(1)
+        loop.create_task(wait(), context=process(1))
+        await asyncio.sleep(2)
+        gc.collect()
+
+    loop.run_until_complete(work())
+
+    assert [text for text in reported if "Task" not in text] == []
+
+
 def test_failed_future_of_a_dropped_process_is_not_reported(loop):
     reported, futures = [], []
     loop.on_unhandled = reported.append
