@@ -55,14 +55,14 @@ class GarbageCollector:
         self._kinds: dict[tuple[str, str], Resource] = {}
         self._feed: ChangeFeed | None = None
         self._read_registry()
-        registry.listen(self._read_registry)
         self._graph = OwnershipGraph()
         self._queue: WorkQueue[Location] = WorkQueue("garbage-collector", clock)
 
     async def run(self) -> None:
         """Collect until cancelled."""
-        self._feed = ChangeFeed(self._context.store, list(self._resources), self)
-        await run_controller(self._feed, self._queue, self._process, at_once=_AT_ONCE)
+        with self._registry.listening(self._read_registry):
+            self._feed = ChangeFeed(self._context.store, list(self._resources), self)
+            await run_controller(self._feed, self._queue, self._process, at_once=_AT_ONCE)
 
     def _read_registry(self) -> None:
         """Follow the resources that are served now."""

@@ -86,18 +86,26 @@ class Leadership:
         if not self._holder:
             await run()
             return
-        while True:
+        ended = False
+        while not ended:
             await self.until_leading()
-            running, lost = asyncio.ensure_future(run()), asyncio.ensure_future(self._until_lost())
-            try:
-                await asyncio.wait({running, lost}, return_when=asyncio.FIRST_COMPLETED)
-                if running.done():
-                    running.result()
-                    return
-            finally:
-                running.cancel()
-                lost.cancel()
-                await asyncio.gather(running, lost, return_exceptions=True)
+            ended = await self._run_until_lost(run)
+
+    async def _run_until_lost(self, run: Callable[[], Awaitable[None]]) -> bool:
+        """Call *run*, cancel it when this server is no longer the leader, and return whether it has ended before.
+
+        This is a function, so that what *run* refers to is not retained until the next term.
+        """
+        running, lost = asyncio.ensure_future(run()), asyncio.ensure_future(self._until_lost())
+        try:
+            await asyncio.wait({running, lost}, return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                running.result()
+            return running.done()
+        finally:
+            running.cancel()
+            lost.cancel()
+            await asyncio.gather(running, lost, return_exceptions=True)
 
     async def run(self) -> None:
         """Acquire and renew the lease until cancelled, then release it; return if there is no other server."""

@@ -64,15 +64,15 @@ class NamespaceDeletion:
         self._resources: dict[str, Resource] = {}
         self._feed: ChangeFeed | None = None
         self._read_registry()
-        registry.listen(self._read_registry)
         self._queue: WorkQueue[str] = WorkQueue("namespace-deletion", self._clock, interval_seconds=_PAUSE_SECONDS)
         self._terminating: set[str] = set()
         self._updated: dict[str, float] = {}
         """Namespace → time of the last update of its conditions."""
 
     async def run(self) -> None:
-        self._feed = ChangeFeed(self._context.store, [_NAMESPACES, *self._resources], self)
-        await run_controller(self._feed, self._queue, self._process)
+        with self._registry.listening(self._read_registry):
+            self._feed = ChangeFeed(self._context.store, [_NAMESPACES, *self._resources], self)
+            await run_controller(self._feed, self._queue, self._process)
 
     def _read_registry(self) -> None:
         """Follow the resources that are served now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -423,6 +424,16 @@ class Registry:
     def listen(self, listener: Callable[[], None]) -> None:
         """Call *listener* after every change."""
         self._listeners.append(listener)
+
+    @contextmanager
+    def listening(self, listener: Callable[[], None]) -> Iterator[None]:
+        """Call *listener* now and after every change, until the end of the block."""
+        self._listeners.append(listener)
+        try:
+            listener()
+            yield
+        finally:
+            self._listeners.remove(listener)
 
     def of(self, group: str, version: str) -> list[Resource]:
         """Return the resources of a group version, sorted by plural."""

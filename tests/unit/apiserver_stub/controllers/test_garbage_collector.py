@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import weakref
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from apiserver_stub.controllers.garbage_collector import FOREGROUND, ORPHAN, GarbageCollector
+from apiserver_stub.controllers.namespace_deletion import NamespaceDeletion
 from apiserver_stub.kinds.registry import Registry, Resource, Strategy
 from nodeagent.base.identity import Identity
 from nodeagent.testing import FakeClock
@@ -207,6 +209,24 @@ async def test_resource_is_dropped_when_it_is_neither_served_nor_stored(store: M
         registry.replace("others", [Resource("example.com", "v1", "Other", "others")])
         gc.collect()
         assert left_behind() is None
+
+
+@pytest.mark.parametrize("controller", [GarbageCollector, NamespaceDeletion])
+async def test_controller_that_has_ended_is_not_retained(store: MeteredStore, controller: Any) -> None:
+    registry = Registry([*REGISTRY])
+
+    async def run() -> weakref.ref[Any]:
+        made = controller(context(store), registry, Identity())
+        task = asyncio.ensure_future(made.run())
+        await rest(store)
+        task.cancel()
+        await asyncio.wait({task})
+        return weakref.ref(made)
+
+    left_behind = await run()
+    gc.collect()
+
+    assert left_behind() is None
 
 
 async def test_cluster_object_of_a_namespaced_owner_is_kept(store: MeteredStore) -> None:

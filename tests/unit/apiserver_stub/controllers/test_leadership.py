@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -87,6 +89,36 @@ async def test_controller_runs_while_its_server_leads(store: MeteredStore) -> No
         await asyncio.gather(*tasks, return_exceptions=True)
     assert lost == ["started", "stopped"]
     assert states == ["started", "stopped", "started", "stopped"]
+
+
+async def test_state_of_a_controller_is_not_retained_after_its_term(store: MeteredStore) -> None:
+    class State:
+        pass
+
+    clock, states = FakeClock(), weakref.WeakSet[State]()
+    leadership = Leadership(store, Identity(), clock, "one")
+
+    async def controller() -> None:
+        state = State()
+        states.add(state)
+        await asyncio.Event().wait()
+        del state
+
+    def unavailable(_name: str, _key: str) -> None:
+        raise StoreUnavailable("etcd")
+
+    tasks = [asyncio.ensure_future(item) for item in (leadership.run_while_leading(controller), leadership.run())]
+    try:
+        await clock.advance(1)
+        assert len(states) == 1
+        store.before_update = unavailable
+        await clock.advance(LeaseTiming().renew_deadline_seconds)
+        gc.collect()
+        assert not states
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def test_failure_of_a_controller_is_not_hidden(store: MeteredStore) -> None:
