@@ -222,6 +222,6 @@ class ApiConflict(ApiError):
 
 
 class ApiGone(ApiError):
-    """410: the resource version is too old; list again."""
+    """The resource version is too old (410), or does not exist on the server (504); list again."""
 
     reason = "Expired"

@@ -9,6 +9,8 @@ from nodeagent.apiclient.transport import Response
 from nodeagent.errors import ApiConflict, ApiError, ApiGone, ApiNotFound, ApiUnavailable
 
 _MAX_TEXT = 1024
+_TOO_LARGE = "Too large resource version"
+"""Part of the message of a 504 error for a resource version that the server does not have, such as after a restore."""
 _TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
 _KINDS: dict[int, type[ApiError]] = {
     404: ApiNotFound,
@@ -40,10 +42,11 @@ def from_response(attempt: str, response: Response) -> ApiError:
 def from_status(attempt: str, code: int, reason: str, message: str) -> ApiError:
     """Return the error for a status with this code; long text is truncated."""
     text = message if len(message) <= _MAX_TEXT else message[:_MAX_TEXT] + "…"
-    kind = _KINDS.get(code, ApiError)
+    is_too_large = code == 504 and _TOO_LARGE in message
+    kind = ApiGone if is_too_large else _KINDS.get(code, ApiError)
     return kind(
         f"{attempt}: server returned {code}{f' {reason}' if reason else ''}{f': {text}' if text else ''}",
         code=code,
         reason=reason or None,
-        transient=code in _TRANSIENT,
+        transient=code in _TRANSIENT and not is_too_large,
     )

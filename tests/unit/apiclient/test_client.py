@@ -203,6 +203,8 @@ async def test_plain_items_have_api_version_and_kind(client: Client, transport: 
 
 # --- failures -------------------------------------------------------------------------------------------------
 
+TOO_LARGE = "Timeout: Too large resource version: 9, current: 1"
+
 
 @pytest.mark.parametrize(
     ("response", "kind", "reason", "transient"),
@@ -210,6 +212,9 @@ async def test_plain_items_have_api_version_and_kind(client: Client, transport: 
         (status_response(404, "NotFound", 'pods "web" not found'), ApiNotFound, "NotFound", False),
         (status_response(409, "AlreadyExists"), ApiConflict, "AlreadyExists", False),
         (status_response(410, "Expired"), ApiGone, "Expired", False),
+        (status_response(504, "Timeout", TOO_LARGE), ApiGone, "Timeout", False),
+        (status_response(504, "Timeout", "slow"), ApiUnavailable, "Timeout", True),
+        (status_response(500, "", TOO_LARGE), ApiError, "ApiError", True),
         (status_response(403, "Forbidden"), ApiError, "Forbidden", False),
         (status_response(500), ApiError, "ApiError", True),
         (Response(503, {"content-type": "text/html"}, b"<html>"), ApiUnavailable, "ApiUnavailable", True),

@@ -90,6 +90,14 @@ async def test_error_event_ends_the_watch(client: Client, transport: FakeTranspo
         await collect(client)
 
 
+async def test_version_that_the_server_does_not_have_ends_the_watch(client: Client, transport: FakeTransport) -> None:
+    message = "Timeout: Too large resource version: 9, current: 1"
+    transport.pieces = [frame("ERROR", {**GONE, "code": 504, "reason": "Timeout", "message": message})]
+
+    with pytest.raises(ApiGone, match="Too large"):
+        await collect(client)
+
+
 async def test_protobuf_error_event_ends_the_watch(transport: FakeTransport, clock: FakeClock) -> None:
     client = Client(transport, clock, content_type=PROTOBUF)
     transport.stream_head = Response(200, {"content-type": f"{PROTOBUF};stream=watch"})
