@@ -188,7 +188,8 @@ class KubernetesService:
             await self._remove_lease(host)
             await self._write([other for other in self._living() if other != host], port)
         except Exception as error:  # The lease expires, and the other servers remove the address.
-            _log.error("Unable to remove endpoints from kubernetes service: %s", error)
+            unexpected = None if isinstance(error, StoreUnavailable | StoreRejected) else error
+            _log.error("Unable to remove endpoints from kubernetes service: %s", error, exc_info=unexpected)
 
     async def _remove_lease(self, host: str) -> None:
         def end(current: Record | None) -> Outcome:

@@ -12,8 +12,8 @@ from apiserver_stub.simulation.admission_requests import AdmissionRequests
 from apiserver_stub.simulation.autoscaling import AutoscalingRequests
 from apiserver_stub.simulation.client import MERGE, Lost
 from apiserver_stub.simulation.cluster import Cluster
+from apiserver_stub.simulation.cluster_faults import ClusterFaults
 from apiserver_stub.simulation.conversion import ConversionRequests
-from apiserver_stub.simulation.etcd_faults import EtcdFaults
 from apiserver_stub.simulation.kubelet import FAILING_IMAGE, Kubelet
 from apiserver_stub.simulation.reflector import Reflector
 from apiserver_stub.simulation.requests import Requests
@@ -34,7 +34,7 @@ class Actions:
         self,
         cluster: Cluster,
         requests: Requests,
-        more: Sequence[AdmissionRequests | AutoscalingRequests | ConversionRequests | EtcdFaults],
+        more: Sequence[AdmissionRequests | AutoscalingRequests | ConversionRequests | ClusterFaults],
         reflectors: Sequence[Reflector],
         nodes: Sequence[Kubelet],
     ) -> None:
@@ -202,7 +202,7 @@ class Actions:
     # --- faults -----------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Stop the server as with SIGTERM; it is started again."""
+        """Stop one of the servers as with SIGTERM; it is started again."""
         self._cluster.stop()
 
     def crash(self, after: int) -> None:
@@ -214,7 +214,7 @@ class Actions:
         self._cluster.loop.on_crash, self._cluster.loop.crash_at = self._lose_power, after + 1
 
     def crash_in_write(self, after: int, tears: bool) -> None:
-        """Kill the server, or lose the power, in a function that writes to the database."""
+        """Kill the server, or lose the power, while it writes to its store."""
         self._cluster.loop.on_crash = self._lose_power if tears else self._cluster.crash
         self._cluster.store.crash_in(after, tears=tears)
 

@@ -26,7 +26,7 @@ _MERGED = 0.3
 _READS = ("Range", "Status")
 
 
-def rpc_error(code: grpc.StatusCode, text: str) -> grpc.aio.AioRpcError:
+def _rpc_error(code: grpc.StatusCode, text: str) -> grpc.aio.AioRpcError:
     """Return the error of a call as gRPC raises it."""
     return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details=text, debug_error_string=text)
 
@@ -77,7 +77,7 @@ class EtcdNetwork:
     def close_watches(self, matches: Callable[[Watch], bool]) -> None:
         """Close the watches for which *matches* returns true."""
         for watch in [watch for watch in self.watches if matches(watch)]:
-            watch.fail(rpc_error(grpc.StatusCode.UNAVAILABLE, "Socket closed"))
+            watch.fail(_rpc_error(grpc.StatusCode.UNAVAILABLE, "Socket closed"))
 
     def forget(self, process: int) -> None:
         """Close the connections of a process that has ended."""
@@ -118,9 +118,9 @@ class EtcdNetwork:
         if process in self.isolated:
             return
         if url in self.down:
-            self._fail(reply, rpc_error(grpc.StatusCode.UNAVAILABLE, "connections to all backends failing"))
+            self._fail(reply, _rpc_error(grpc.StatusCode.UNAVAILABLE, "connections to all backends failing"))
         elif not self.available and name != "Status":
-            error = rpc_error(grpc.StatusCode.UNAVAILABLE, "etcdserver: request timed out")
+            error = _rpc_error(grpc.StatusCode.UNAVAILABLE, "etcdserver: request timed out")
             self.loop.call_later(_NO_LEADER_SECONDS, self._fail, reply, error, context=Context())
         else:
             self._respond(name, request, reply)
@@ -129,10 +129,10 @@ class EtcdNetwork:
         try:
             response = self.etcd.call(name, request).SerializeToString()
         except EtcdError as error:
-            self._fail(reply, rpc_error(error.code, error.text))
+            self._fail(reply, _rpc_error(error.code, error.text))
             return
         if self.loss and name not in _READS and self.chance.random() < self.loss:
-            self._fail(reply, rpc_error(grpc.StatusCode.UNAVAILABLE, "Socket closed"))
+            self._fail(reply, _rpc_error(grpc.StatusCode.UNAVAILABLE, "Socket closed"))
             return
         if name == "LeaseGrant":
             self._expire_later(rpc.LeaseGrantResponse.FromString(response).ID)
@@ -169,7 +169,7 @@ class Endpoint:
                 async with asyncio.timeout(timeout):
                     return await reply
             except TimeoutError:
-                raise rpc_error(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded") from None
+                raise _rpc_error(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded") from None
 
         return call
 
@@ -252,7 +252,7 @@ class Watch:
         if self.process in network.isolated:
             self._loop.call_later(1.0, self._arrive, request, context=Context())
         elif self.url in network.down or not network.available:
-            self.fail(rpc_error(grpc.StatusCode.UNAVAILABLE, "etcdserver: no leader"))
+            self.fail(_rpc_error(grpc.StatusCode.UNAVAILABLE, "etcdserver: no leader"))
         elif request.HasField("create_request"):
             self._create(request.create_request)
         elif self in network.watches:

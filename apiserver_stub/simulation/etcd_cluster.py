@@ -35,9 +35,12 @@ class EtcdCluster:
         self.etcd.observers.append(self._applied)
         self.network = EtcdNetwork(seed, loop, self.etcd, _MEMBERS)
         self._stores: dict[int, EtcdStore] = {}
+        self._latest_store: EtcdStore | None = None
+        """Decodes values, also while no server runs."""
         self._elections: dict[int, Leadership] = {}
         self._removed: dict[tuple[str, str, int], bytes] = {}
-        """Last states of removed objects by collection, key and revision, of which etcd has only the one before."""
+        """Last states of objects that are being removed, by collection, key and revision before."""
+        history.varies_removals = True
         history.observed = self._observed
 
     def replacements(self) -> list[tuple[object, str, object]]:
@@ -45,7 +48,7 @@ class EtcdCluster:
         open_store, write, renew = EtcdStore.open, EtcdStore._write, Leadership._renew
 
         async def observed_open(store: EtcdStore) -> None:
-            self._stores[PROCESS.get()] = store
+            self._stores[PROCESS.get()] = self._latest_store = store
             await open_store(store)
 
         def observed_write(store: EtcdStore, name: str, key: str, current: Any, outcome: Any) -> Any:
@@ -71,7 +74,10 @@ class EtcdCluster:
         self.etcd.full = full
 
     def crash_in(self, writes: int | None, *, tears: bool = False) -> None:
-        """Cause a crash of the process that sends a later write; ``None`` for none."""
+        """Cause a crash of the process that sends a later write; ``None`` for none.
+
+        :param tears: the power of that server is lost, which does not affect the cluster.
+        """
         self.network.crash_in = writes
 
     def calm(self) -> None:
@@ -113,10 +119,6 @@ class EtcdCluster:
     def _observed(self) -> int:
         return min((store.revision for store in self._stores.values()), default=self._history.revision)
 
-    def forget(self) -> None:
-        """Drop the states of objects whose removal is in the past."""
-        self._removed.clear()
-
     def _applied(self, events: Sequence[kv.Event]) -> None:
         """Record the events of one revision, before any server receives them."""
         leaders = [process for process, election in self._elections.items() if election.leads]
@@ -125,7 +127,7 @@ class EtcdCluster:
         self._history.applied(events[0].kv.mod_revision, list(self._changes(events)))
 
     def _changes(self, events: Sequence[kv.Event]) -> Iterator[tuple[str, str, Record]]:
-        store: Any = next(iter(self._stores.values()), None)
+        store: Any = self._latest_store
         for event in events if store is not None else ():
             item = event.kv
             location = store._layout.find(item.key.decode())
@@ -137,7 +139,7 @@ class EtcdCluster:
                 data, _ = store._codec.read(name, key, item.value)
                 kind = "ADDED" if before is None else "MODIFIED"
             elif before is not None:
-                data, kind = self._removed.get((name, key, before.revision)), "DELETED"
+                data, kind = self._removed.pop((name, key, before.revision), None), "DELETED"
                 data = without_revision(before.data) if data is None else data
             else:
                 continue

@@ -49,6 +49,8 @@ class StoreHistory:
         """Latest revision that clients can have seen."""
         self.observed: Callable[[], int] = lambda: self.revision
         """Returns the latest revision that all running servers have observed."""
+        self.varies_removals = False
+        """Events of a removal may have the state before it, as only the server that removes the object has the last."""
         self.current: dict[str, dict[str, Entry]] = {}
         """The state by collection and key."""
         self._entries: dict[str, list[Entry]] = {}
@@ -87,9 +89,10 @@ class StoreHistory:
             self._add(write.collection, change.type, change.record)
 
     def applied(self, revision: int, changes: Sequence[tuple[str, str, Record]]) -> None:
-        """Record the changes of a revision of an etcd cluster, each with its collection and type."""
+        """Record the changes of a revision, each with its collection and type; etcd can have several or none."""
         if revision <= self.revision:
-            self._violate(f"revision {revision} after {self.revision}")
+            names = ", ".join(f"{collection} {record.key}" for collection, _, record in changes)
+            self._violate(f"revision {revision} of {names} after {self.revision}")
         self.revision = revision
         for collection, kind, record in changes:
             self._store(collection, kind, record)
@@ -172,10 +175,7 @@ class StoreHistory:
         self._floor = before
 
     def _add(self, collection: str, kind: str, record: Record) -> None:
-        if record.revision <= self.revision:
-            self._violate(f"revision {record.revision} of {collection} {record.key} after {self.revision}")
-        self.revision = record.revision
-        self._store(collection, kind, record)
+        self.applied(record.revision, [(collection, kind, record)])
 
     def _store(self, collection: str, kind: str, record: Record) -> None:
         state = self.current.setdefault(collection, {})

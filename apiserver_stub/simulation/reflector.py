@@ -148,13 +148,23 @@ class Reflector:
                 f"watch of {self._path} from {self._cursor}: {kind} {key} {revision} instead of "
                 f"{expected_type} {expected.key} {expected.revision}"
             )
-        elif expected_type in (expected.type, "ADDED") and not _is_content(expected, found):
+        elif expected_type in (expected.type, "ADDED") and not self._is_content(expected, found):
             self._violations.report(f"watch of {self._path}: {kind} {key} {revision} has other content")
         if kind == "DELETED":
             self.copy.pop(key, None)
         else:
             self.copy[key] = revision
         self._cursor = revision
+
+    def _is_content(self, entry: Entry, found: dict[str, Any]) -> bool:
+        """Return whether an event has the content of a change."""
+        if entry.object() == found:
+            return True
+        before = entry.previous()
+        if not self._history.varies_removals or entry.type != "DELETED" or before is None:
+            return False
+        before["metadata"]["resourceVersion"] = str(entry.revision)
+        return before == found
 
     def _next(self) -> tuple[Entry | None, str]:
         """Return the next expected change, and the type of its event."""
@@ -169,17 +179,6 @@ class Reflector:
             if was or fits:
                 return entry, "MODIFIED" if was and fits else "ADDED" if fits else "DELETED"
         return None, ""
-
-
-def _is_content(entry: Entry, found: dict[str, Any]) -> bool:
-    """Return whether an event has the content of a change; that of a removal may be the state before it."""
-    if entry.object() == found:
-        return True
-    before = entry.previous()
-    if entry.type != "DELETED" or before is None:
-        return False
-    before["metadata"]["resourceVersion"] = str(entry.revision)
-    return before == found
 
 
 def verify_list(

@@ -17,9 +17,9 @@ from apiserver_stub.simulation.admission_requests import AdmissionRequests
 from apiserver_stub.simulation.autoscaling import Autoscaling, AutoscalingRequests
 from apiserver_stub.simulation.client import Client, Lost
 from apiserver_stub.simulation.cluster import ADMIN, GROUP, USER, Cluster
+from apiserver_stub.simulation.cluster_faults import ClusterFaults
 from apiserver_stub.simulation.collections import CONFIG_MAPS, PODS
 from apiserver_stub.simulation.conversion import ConversionRequests
-from apiserver_stub.simulation.etcd_faults import EtcdFaults
 from apiserver_stub.simulation.invariants import Invariants
 from apiserver_stub.simulation.isolation import simulated_time_of_day
 from apiserver_stub.simulation.kubelet import Kubelet
@@ -82,7 +82,9 @@ class _Run:
         conversion = ConversionRequests(self.requests, history, self.violations, webhooks, loop.time, self.cluster.calm)
         self.invariants.observers.append(conversion.observe)
         more = admission, AutoscalingRequests(self.requests, self.autoscaling), conversion
-        subjects = more if self.cluster.etcd is None else (*more, EtcdFaults(self.cluster.etcd, self.cluster.servers))
+        subjects = (
+            more if self.cluster.etcd is None else (*more, ClusterFaults(self.cluster.etcd, self.cluster.servers))
+        )
         self.actions = Actions(self.cluster, self.requests, subjects, self.reflectors, self.nodes)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -112,8 +114,6 @@ class _Run:
             self.invariants.history.forget(self.invariants.history.revision)
             self.reviewed.forget()
             self.autoscaling.forget()
-            if self.cluster.etcd is not None:
-                self.cluster.etcd.forget()
             memory.record()
         if problem := memory.problem():
             self.violations.report(problem)

@@ -88,7 +88,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.current_process = 0
         """Process of the last callback."""
         self.crashed = False
-        """A process crashed in a file operation; :attr:`on_crash` is called after the current callback."""
+        """A process crashed in a file operation or a request; :attr:`on_crash` is called after the current callback."""
         self.dead: set[int] = set()
         """Processes whose callbacks are dropped."""
         self._paused: dict[int, list[asyncio.Handle]] = {}

@@ -14,9 +14,9 @@ import pytest
 
 from apiserver_stub.apimachinery import media
 from apiserver_stub.controllers.leadership import Leadership
+from apiserver_stub.simulation.cluster_faults import ClusterFaults
 from apiserver_stub.simulation.collections import CONFIG_MAPS
 from apiserver_stub.simulation.etcd_cluster import EtcdCluster
-from apiserver_stub.simulation.etcd_faults import EtcdFaults
 from apiserver_stub.storage.base import Outcome, Put, Remove, StoreUnavailable
 from apiserver_stub.storage.codec import StorageCodec
 from apiserver_stub.storage.encryption import Encryption
@@ -44,7 +44,7 @@ class Harness:
         self.history = self.stored.invariants.history
         self.cluster = EtcdCluster(1, loop, self.history, self.stored.violations.report)
         self.stores: dict[int, EtcdStore] = {}
-        self.faults: EtcdFaults
+        self.faults: ClusterFaults
 
     def open(self) -> None:
         for process in (1, 2):
@@ -52,7 +52,7 @@ class Harness:
             self.stores[process] = EtcdStore(EtcdClient(URLS, TlsFiles()), LAYOUT, codec, compaction_seconds=0)
             self.run(process, self.stores[process].open())
         servers: Any = [SimpleNamespace(process=process) for process in self.stores]
-        self.faults = EtcdFaults(self.cluster, servers)
+        self.faults = ClusterFaults(self.cluster, servers)
 
     def run(self, process: int, function: Coroutine[Any, Any, Any]) -> Any:
         context = Context()
@@ -230,11 +230,17 @@ def test_watches_of_one_server_or_of_all_are_closed(harness: Harness, which: int
     assert [process for process in (1, 2) if before[process] is not after[process]] == closed
 
 
-def test_states_of_removed_objects_are_forgotten(harness: Harness) -> None:
+def test_last_states_of_removed_objects_are_not_retained(harness: Harness) -> None:
     harness.write(1, "a", Put(data("a")))
     harness.write(1, "a", Remove(data("a")))
-    assert harness.cluster._removed
-
-    harness.cluster.forget()
 
     assert not harness.cluster._removed
+
+
+def test_changes_while_no_server_runs_are_recorded(harness: Harness) -> None:
+    harness.write(1, "a", Put(data("a"), ttl_seconds=60))
+    for process in (1, 2):
+        harness.cluster.crash(process, lambda: None)
+    harness.wait(70.0)
+
+    assert [each.type for each in harness.history.changes(CONFIG_MAPS, 0)] == ["ADDED", "DELETED"]

@@ -32,9 +32,10 @@ class Harness:
         labels = {"labels": {COLOR: color}} if color else {}
         self.store.put(MAPS, f"{namespace}/{name}", {**labels, "resourceVersion": str(self.store.revision + 1)})
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, **last: Any) -> None:
+        """Delete an object whose last state has the fields *last* in addition."""
         previous = self.store._records.pop((MAPS, f"n/{name}"))
-        obj = msgspec.json.decode(previous.data)
+        obj = {**msgspec.json.decode(previous.data), **last}
         obj["metadata"]["resourceVersion"] = str(self.store.revision + 1)
         self.store._publish("DELETED", MAPS, self.store._record(previous.key, obj), previous)
 
@@ -117,6 +118,27 @@ def test_lost_repeated_and_changed_events_are_violations() -> None:
     harness.put("a")
     harness.event("ADDED", "a", data={"k": "v"})
     assert "has other content" in harness.violation
+
+
+@pytest.mark.parametrize(
+    ("varies", "fields", "valid"),
+    [
+        (False, {"data": {"k": "last"}}, True),
+        (False, {}, False),
+        (True, {"data": {"k": "last"}}, True),
+        (True, {}, True),
+        (True, {"data": {"k": "other"}}, False),
+    ],
+)
+def test_event_of_a_removal_may_have_the_state_before_it(varies: bool, fields: dict[str, Any], valid: bool) -> None:
+    harness = Harness()
+    harness.store.invariants.history.varies_removals = varies
+    harness.put("a")
+    harness.event("ADDED", "a")
+    harness.delete("a", data={"k": "last"})
+    harness.event("DELETED", "a", **fields)
+
+    assert (harness.violation == "") is valid
 
 
 def test_bookmark_after_all_changes_is_valid() -> None:

@@ -9,10 +9,10 @@ from apiserver_stub.simulation.etcd_cluster import EtcdCluster
 from apiserver_stub.simulation.node import Server
 
 
-class EtcdFaults:
+class ClusterFaults:
     """Executes these steps.
 
-    :param servers: those that use the cluster.
+    :param servers: those that share the etcd cluster.
     """
 
     def __init__(self, etcd: EtcdCluster, servers: Sequence[Server]) -> None:
@@ -40,8 +40,9 @@ class EtcdFaults:
     def delay_watches(self, which: int, lag: float, seconds: float) -> None:
         """Delay the events of a server's watches for some time, but not its calls."""
         process = self._servers[which % len(self._servers)].process
-        self._network.lag[process] = lag
-        self._later(seconds, lambda: self._network.lag.pop(process, None))
+        if process:
+            self._network.lag[process] = lag
+            self._later(seconds, lambda: self._network.lag.pop(process, None))
 
     def pause_server(self, which: int, seconds: float) -> None:
         """Suspend a server for some time."""
