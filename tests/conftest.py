@@ -51,6 +51,13 @@ async def grpc_thread() -> AsyncIterator[None]:
     grpc.aio.shutdown_grpc_aio()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def frozen_objects() -> None:
+    """Exclude the tests and modules that exist until the end from garbage collections; some tests include them."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail a test that leaks a task or a thread; leaked sockets and files raise ``ResourceWarning``."""
@@ -179,7 +186,7 @@ def pytest_collection() -> None:
 
 
 def pytest_collection_finish() -> None:
-    gc.freeze()
+    gc.freeze()  # Again before each module, see `frozen_objects`.
     # With the defaults, collections take a twentieth of the time of unit tests.
     gc.set_threshold(5_000, 10, 20)
     gc.enable()

@@ -19,6 +19,8 @@ class FewerMessages:
                 send(name, **content)
 
         worker.sendevent = send_results
+        # The process that summarizes the run prints the results; a worker would only prepare them.
+        session.config.pluginmanager.unregister(name="terminalreporter")
 
 
 def _is_implied(report: dict[str, Any]) -> bool:
