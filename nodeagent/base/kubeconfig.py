@@ -129,7 +129,8 @@ class Kubeconfig(Struct, frozen=True, kw_only=True):
         """
         if not self.encrypted:
             return None
-        context = ssl.create_default_context() if not self.certificate_authority else bare_context()
+        trusts_system = not self.certificate_authority and not self.insecure_skip_tls_verify
+        context = ssl.create_default_context() if trusts_system else bare_context()
         if self.insecure_skip_tls_verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE

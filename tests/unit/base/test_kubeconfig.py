@@ -110,6 +110,7 @@ def test_verification_can_be_disabled(tmp_path: Path) -> None:
 
     assert context is not None
     assert context.verify_mode is ssl.CERT_NONE
+    assert not any(context.cert_store_stats().values())  # those of the system would not be used
 
 
 def test_token_file_is_read_at_each_use_and_precedes_token(tmp_path: Path) -> None:

@@ -186,6 +186,7 @@ def test_certificate_may_be_unverified(*, verify: bool) -> None:
 
     assert (context.check_hostname, context.verify_mode == ssl.CERT_REQUIRED) == (verify, verify)
     assert context.minimum_version == ssl.TLSVersion.TLSv1_2
+    assert any(context.cert_store_stats().values()) == verify
 
 
 @pytest.mark.parametrize("position", [0, 1])
