@@ -13,11 +13,12 @@ import msgspec
 from nodeagent.base import identity
 from nodeagent.errors import ConfigError, Problem
 from nodeagent.model.api_references import api_references
-from nodeagent.model.pod import Pod, Toleration
+from nodeagent.model.pod import Pod, PodStatus, Toleration
 from nodeagent.model.pod_defaults import default_pod
 from nodeagent.model.pod_level_resources import with_pod_level_requests
 from nodeagent.model.pod_source_annotations import pod_source_annotations
 from nodeagent.model.pod_validation import validate_pod
+from nodeagent.model.qos import compute_qos_class
 from nodeagent.model.unknown_fields import unknown_fields
 
 _UID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]{0,127}", re.ASCII)
@@ -122,5 +123,5 @@ def _adopt(
             deletion_grace_period_seconds=None,
         ),
         spec=replace(spec, node_name=node_name, tolerations=tolerations or None),
-        status=type(pod.status)(phase="Pending"),
+        status=PodStatus(phase="Pending", qos_class=compute_qos_class(pod)),
     )

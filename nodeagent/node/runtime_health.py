@@ -8,11 +8,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from nodeagent.base.aio import Clock
-from nodeagent.base.aio.shared_times import until_shared
+from nodeagent.base.aio.shared_times import RUNTIME_SECONDS, SHARED_SECONDS, until_shared
 from nodeagent.contracts.runtime import ContainerRuntime, RuntimeStatus, RuntimeVersion
 from nodeagent.errors import RuntimeFailure
 
-PERIOD_SECONDS = 5.0
 DOWN_SECONDS = 30.0
 RUNTIME_READY = "RuntimeReady"
 NETWORK_READY = "NetworkReady"
@@ -37,10 +36,11 @@ class RuntimeHealth:
         """Name and version; ``None`` until known."""
 
     async def run(self) -> None:
-        """Check periodically until cancelled."""
+        """Check periodically until cancelled, more often while the runtime or its network is not ready."""
         while True:
             await self.check()
-            await self._clock.sleep(until_shared(self._clock.now(), PERIOD_SECONDS))
+            seconds = SHARED_SECONDS if self._failing or self.problems else RUNTIME_SECONDS
+            await self._clock.sleep(until_shared(self._clock.now(), seconds, interval=seconds))
 
     async def check(self) -> None:
         """Check once; failures are reported in :attr:`problems`."""

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 
 from nodeagent.base.aio import Clock
-from nodeagent.base.aio.shared_times import until_shared
+from nodeagent.base.aio.shared_times import RUNTIME_SECONDS, until_shared
 from nodeagent.base.aio.waker import wait_for
 from nodeagent.base.logging import v_level, verbose
 from nodeagent.base.metrics import Gauge, Histogram
@@ -27,7 +27,7 @@ from nodeagent.pleg.health import LoopHealth
 _log = logging.getLogger(__name__)
 
 RELIST_SECONDS = 1.0
-QUIET_RELIST_SECONDS = 10.0
+QUIET_RELIST_SECONDS = RUNTIME_SECONDS
 """Interval while the runtime notifies of changes and has notified of none."""
 ACTIVE_SECONDS = 3.0
 """Time after a notification during which the runtime is listed every second: it may list a change later."""
@@ -214,7 +214,9 @@ class GenericPleg:
         elif not self._notified:
             await self._clock.sleep(max(started + RELIST_SECONDS - self._clock.now(), _SHORTEST_PAUSE_SECONDS))
         else:
-            seconds = until_shared(started, QUIET_RELIST_SECONDS) if self._quiet() else RELIST_SECONDS
+            seconds = RELIST_SECONDS
+            if self._quiet():
+                seconds = until_shared(started, QUIET_RELIST_SECONDS, interval=RUNTIME_SECONDS)
             pause = max(started + seconds - self._clock.now(), _SHORTEST_PAUSE_SECONDS)
             await wait_for(self._relist_now, self._clock, pause)
             if self._relist_now.is_set():

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nodeagent.base.aio.shared_times import until_shared
+from nodeagent.base.aio.shared_times import RUNTIME_SECONDS, until_shared
 from nodeagent.base.aio.waker import Waker
 from nodeagent.base.release import EVICTION_REVISED
 from nodeagent.contracts.context import AgentContext
@@ -138,7 +138,7 @@ class EvictionManager:
                 evicted = await self._act(measure) if measure is not None and not outdated else []
                 await self._until_cleaned_up(evicted)
             if not evicted and not outdated:
-                await self._waker.wait(until_shared(self._clock.now(), ROUND_SECONDS))
+                await self._waker.wait(until_shared(self._clock.now(), ROUND_SECONDS, interval=RUNTIME_SECONDS))
 
     async def _run_memory_passes(self) -> None:
         while True:

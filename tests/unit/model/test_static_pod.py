@@ -34,6 +34,7 @@ def rules(plain: Any) -> list[tuple[str, str]]:
 def test_name_ends_in_the_node_and_namespace_is_default() -> None:
     pod = convert(manifest())
     assert (pod.full_name, pod.spec.node_name, pod.status.phase) == ("default/web-node-1", "node-1", "Pending")
+    assert pod.status.qos_class == "BestEffort"
     plain = manifest()
     plain["metadata"] |= {"namespace": "kube-system", "deletionGracePeriodSeconds": 5, "resourceVersion": "7"}
     pod = convert(plain)

@@ -330,6 +330,28 @@ async def test_network_not_ready_is_reported(make_node: Any, api: FakeApi, clock
     )
 
 
+async def test_runtime_that_is_not_ready_is_checked_more_often(make_node: Any, clock: FakeClock) -> None:
+    from nodeagent.contracts.runtime import RuntimeCondition
+
+    node = make_node()
+    runtime = node.context.runtime
+
+    async def checks_per_minute() -> int:
+        await clock.advance(20)
+        before = len(runtime.called("status"))
+        await clock.advance(60)
+        return len(runtime.called("status")) - before
+
+    async with node.running():
+        ready = await checks_per_minute()
+        runtime.conditions = [RuntimeCondition("RuntimeReady", True), RuntimeCondition("NetworkReady", False)]
+        without_network = await checks_per_minute()
+        runtime.fail("status", RuntimeUnavailable("gone"), times=None)
+        failing = await checks_per_minute()
+
+    assert (ready, without_network, failing) == (6, 12, 12)
+
+
 async def test_startup_records_events(make_node: Any, clock: FakeClock) -> None:
     node = make_node()
     async with node.running():

@@ -63,7 +63,7 @@ async def test_fields_of_a_replaced_runtime_are_removed(make_node: MakeNode, api
         await clock.advance(20)
         before = status_of(api)
         runtime.handlers, runtime.features = (), None
-        await clock.advance(6)
+        await clock.advance(11)
 
     assert {"runtimeHandlers", "features"} <= before.keys()
     assert not {"runtimeHandlers", "features"} & {name for name, value in status_of(api).items() if value}
