@@ -74,6 +74,11 @@ class RuntimePods:
             cri.ListContainersRequest.SerializeToString,
             cri.ListContainersResponse.FromString,
         )
+        self._status = channel.unary_unary(
+            f"{service}/ContainerStatus",
+            cri.ContainerStatusRequest.SerializeToString,
+            cri.ContainerStatusResponse.FromString,
+        )
         self._sandboxes = channel.unary_unary(
             f"{service}/ListPodSandbox",
             cri.ListPodSandboxRequest.SerializeToString,
@@ -84,6 +89,12 @@ class RuntimePods:
         """Return the names of the pods with a running container."""
         items = self._containers(cri.ListContainersRequest(), timeout=30).containers
         return {c.labels[POD_NAME_LABEL] for c in items if c.state == cri.CONTAINER_RUNNING and _measured(c)}
+
+    def start_times(self) -> list[float]:
+        """Return the times at which the runtime started the containers, in seconds since the epoch."""
+        items = self._containers(cri.ListContainersRequest(), timeout=30).containers
+        requests = [cri.ContainerStatusRequest(container_id=item.id) for item in items if _measured(item)]
+        return [self._status(request, timeout=30).status.started_at / 1e9 for request in requests]
 
     def present(self) -> set[str]:
         """Return the names of the pods with a sandbox in any state."""
