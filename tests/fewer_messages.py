@@ -8,7 +8,10 @@ import pytest
 
 
 class FewerMessages:
-    """Plugin of a worker that sends the result of a passed test, but not its start, setup, teardown and end."""
+    """Plugin of a worker that sends the result of a passed test, but not its start, setup, teardown and end.
+
+    It also prepares no output: the process that summarizes the run prints the results.
+    """
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         (worker,) = (plugin for plugin in session.config.pluginmanager.get_plugins() if hasattr(plugin, "sendevent"))
@@ -19,7 +22,6 @@ class FewerMessages:
                 send(name, **content)
 
         worker.sendevent = send_results
-        # The process that summarizes the run prints the results; a worker would only prepare them.
         session.config.pluginmanager.unregister(name="terminalreporter")
 
 

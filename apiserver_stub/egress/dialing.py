@@ -152,7 +152,7 @@ def client_context(
 ) -> ssl.SSLContext:
     """Return a client context that trusts *ca_bundle*, or the system's CAs, and presents *certificate*.
 
-    The system's CAs are not read if nothing is verified: that needs 15 ms.
+    The system's CAs are not read if nothing is verified.
 
     :raises OSError: a file cannot be read or is invalid.
     """

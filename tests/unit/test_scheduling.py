@@ -12,11 +12,14 @@ from tests.scheduling import ModuleScheduling
 TESTS = ["a.py::one", "a.py::two", "b.py::one", "b.py::two", "c.py::one", "c.py::two", "d.py::one", "d.py::two"]
 
 
-class Worker(SimpleNamespace):
+class Worker:
     """Worker that records the tests that are assigned to it."""
 
+    gateway = SimpleNamespace(id="worker")
+
     def __init__(self) -> None:
-        super().__init__(shutting_down=False, assigned=[], gateway=SimpleNamespace(id="worker"))
+        self.shutting_down = False
+        self.assigned: list[str] = []
 
     def send_runtest_some(self, positions: list[int]) -> None:
         self.assigned += [TESTS[position] for position in positions]
@@ -24,16 +27,14 @@ class Worker(SimpleNamespace):
     def shutdown(self) -> None:
         self.shutting_down = True
 
-    def __hash__(self) -> int:
-        return id(self)
-
 
 @pytest.fixture
-def workers(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[Any]]:
+def workers(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[Worker]]:
     """Scheduler of two workers, and these."""
     monkeypatch.setattr(pytestconfig.option, "tx", ["popen", "popen"], raising=False)
     monkeypatch.setattr(pytestconfig.option, "loadscopereorder", False, raising=False)
-    scheduler, both = ModuleScheduling(pytestconfig), [Worker(), Worker()]
+    scheduler: Any = ModuleScheduling(pytestconfig)
+    both = [Worker(), Worker()]
     for worker in both:
         scheduler.add_node(worker)
         scheduler.add_node_collection(worker, TESTS)
@@ -41,7 +42,7 @@ def workers(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> tup
     return scheduler, both
 
 
-def test_modules_are_run_completely_by_one_worker(workers: tuple[Any, list[Any]]) -> None:
+def test_modules_are_run_completely_by_one_worker(workers: tuple[Any, list[Worker]]) -> None:
     scheduler, both = workers
     ran: list[tuple[int, str]] = []
 
@@ -56,7 +57,7 @@ def test_modules_are_run_completely_by_one_worker(workers: tuple[Any, list[Any]]
     assert not any(scheduler.assigned_work.values())  # what each further call would examine
 
 
-def test_modules_of_a_crashed_worker_are_completed_by_another(workers: tuple[Any, list[Any]]) -> None:
+def test_modules_of_a_crashed_worker_are_completed_by_another(workers: tuple[Any, list[Worker]]) -> None:
     scheduler, (first, _) = workers
     scheduler.mark_test_complete(first, TESTS.index(first.assigned.pop(0)))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 SHARED_SECONDS = 5.0
 """Usual interval of the shared times."""
 RUNTIME_SECONDS = 10.0
-"""Interval of the times at which an idle agent calls the container runtime: each call interrupts threads of gRPC for
+"""Interval of the times at which an idle agent calls the container runtime: after each call, threads of gRPC poll for
 seconds."""
 _ROUNDING_SECONDS = 0.001
 
