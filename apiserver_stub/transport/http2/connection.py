@@ -226,7 +226,7 @@ class Http2Connection(asyncio.Protocol):
             case StreamEnded(stream_id=number) if number in self._streams:
                 self._streams[number].receive_end()
             case StreamReset():
-                self._lost(event.stream_id)
+                self._lost(event)
             case WindowUpdated(stream_id=number) if number:
                 if number in self._blocked:
                     self._send_some(self._blocked[number])
@@ -288,12 +288,14 @@ class Http2Connection(asyncio.Protocol):
         over = sum(stream.ended and stream.requested for stream in self._streams.values())
         return count - over >= most or count >= 2 * most
 
-    def _lost(self, number: int) -> None:
-        stream = self._streams.get(number)
+    def _lost(self, event: StreamReset) -> None:
+        stream = self._streams.get(event.stream_id)
         if stream is not None:
             self._remove(stream)
             stream.lose()
-        self._count_reset()
+        # A client ends a watch by a reset.
+        if stream is None or not stream.started or not event.remote_reset:
+            self._count_reset()
 
     def _count_reset(self) -> None:
         if self._resets.is_exceeded(self._loop.time()):

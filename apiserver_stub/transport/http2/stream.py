@@ -61,6 +61,7 @@ class Http2Request(HttpRequest):
         "number",
         "requested",
         "responded",
+        "started",
         "task",
         "unsent",
     )
@@ -85,6 +86,8 @@ class Http2Request(HttpRequest):
         self.number = number
         self.task: asyncio.Task[None] | None = None
         self.unsent = bytearray()
+        self.started = False
+        """The head of the response was written."""
         self.responded = False
         """The complete response was written; it is sent or in :attr:`unsent`."""
         self.requested = requested
@@ -212,6 +215,7 @@ class Http2Request(HttpRequest):
     def _send_head(self, fields: Fields) -> None:
         self._check()
         self._frames.send_head(self, fields)
+        self.started = True
         if self._leave:
             self._frames.leave()
 

@@ -535,3 +535,16 @@ async def test_flipped_bits_close_the_connection_or_the_stream() -> None:
         kinds["closed" if harness.line.closing else "open"] += 1
         harness.connection.connection_lost(None)
     assert kinds["closed"] and kinds["open"]
+
+
+async def test_client_may_end_any_number_of_watches_by_resets() -> None:
+    harness = Harness()
+    for number in range(2 * module._MOST_RESETS):
+        stream = await harness.send()
+        harness.handled[number].http.start(200, [])
+        harness.client.reset_stream(stream)
+        harness.exchange()
+        await harness.settle()
+
+    assert not harness.line.closing
+    assert all(handled.cancelled for handled in harness.handled)
