@@ -6,8 +6,7 @@ import asyncio
 import zlib
 from dataclasses import replace
 
-from nodeagent.apiclient.connection import Connection
-from nodeagent.apiclient.transport import MAX_BODY_BYTES, ConnectionLost, Response
+from nodeagent.apiclient.transport import MAX_BODY_BYTES, ConnectionLost, Response, Source
 
 _GZIP = 16 + zlib.MAX_WBITS
 
@@ -21,8 +20,8 @@ class Body:
     :param encoding: content encoding of the response.
     """
 
-    def __init__(self, connection: Connection, encoding: str) -> None:
-        self._connection = connection
+    def __init__(self, source: Source, encoding: str) -> None:
+        self._source = source
         self._encoding = encoding
         self._decompress = zlib.decompressobj(_GZIP).decompress if encoding == "gzip" else None
         self.idle_seconds: float | None = None
@@ -32,7 +31,7 @@ class Body:
 
     async def __anext__(self) -> bytes:
         async with asyncio.timeout(self.idle_seconds):
-            while piece := await self._connection.read():
+            while piece := await self._source.read():
                 if decoded := self._decoded(piece):
                     return decoded
         raise StopAsyncIteration

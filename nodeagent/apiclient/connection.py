@@ -6,9 +6,7 @@ Custom, since aiohttp needs 8 MiB of memory and 0.15 s of CPU time at the start.
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Mapping
-from contextlib import suppress
 
 from nodeagent.apiclient.response_parser import ResponseParser
 from nodeagent.apiclient.transport import ConnectionLost, Response
@@ -26,7 +24,6 @@ class Connection:
         self._used = False
         self.is_new = True
         """True until the second request."""
-        _enable_keepalive(writer.get_extra_info("socket"))
 
     @property
     def reusable(self) -> bool:
@@ -43,18 +40,15 @@ class Connection:
         fields = dict(headers)
         if body or method in _WITH_BODY:
             fields["Content-Length"] = str(len(body))
+        check_head(target, fields)
         self._parser.expect()
-        self._writer.write(_encoded(method, target, fields) + body)
+        lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())]
+        self._writer.write(("\r\n".join(lines) + "\r\n\r\n").encode() + body)
         while (head := self._parser.head) is None:
             await self._receive()
         return head
 
     async def read(self) -> bytes:
-        """Return the next piece of the body as it arrives, empty at its end.
-
-        :raises ConnectionLost: the connection failed, or the response is invalid.
-        :raises OSError: the connection failed.
-        """
         while not self._parser.body and not self._parser.complete:
             await self._receive()
         piece = bytes(self._parser.body)
@@ -69,21 +63,11 @@ class Connection:
         self._parser.feed(await self._reader.read(_READ_BYTES))
 
 
-def _encoded(method: str, target: str, headers: Mapping[str, str]) -> bytes:
-    """Return the head of a request.
+def check_head(target: str, headers: Mapping[str, str]) -> None:
+    """Check the head of a request.
 
     :raises ConnectionLost: it would be invalid.
     """
-    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
-    if " " in target or not all(line.isascii() and line.isprintable() for line in lines):
+    texts = (target, *(f"{name}: {value}" for name, value in headers.items()))
+    if " " in target or not all(text.isascii() and text.isprintable() for text in texts):
         raise ConnectionLost("invalid request: the target or a header contains invalid characters")
-    return ("\r\n".join(lines) + "\r\n\r\n").encode()
-
-
-def _enable_keepalive(sock: socket.socket) -> None:
-    """Enable TCP keepalive probes, so that an unreachable server is detected within a minute."""
-    with suppress(OSError, AttributeError):  # Optional: without it, the idle limit of streams still applies.
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import ssl
 from pathlib import Path
 
-from nodeagent.apiclient.transport import ConnectionLost
+from nodeagent.apiclient.transport import HTTP2, ConnectionLost
 from nodeagent.base.aio import Clock
 from nodeagent.base.exec_plugin import ExecCredential, ExecPluginError
 from nodeagent.base.file_signature import file_signature
@@ -37,6 +38,8 @@ class Credentials:
         self._rejected = False
         self._paired = False
         self.context: ssl.SSLContext | None = None
+        self.stream_context: ssl.SSLContext | None = None
+        """Also accepts HTTP/2, unless the variable ``DISABLE_HTTP2`` of the environment is set."""
         self.authorization = ""
 
     async def refresh(self) -> None:
@@ -89,6 +92,9 @@ class Credentials:
             config = config.with_credential(self._obtained)
         signatures = tuple((path, file_signature(path)) for path in config.files())
         if self.context is None or replaced or signatures != self._signatures:
-            self.context = config.ssl_context()  # A new context also causes new connections.
-            self._signatures = signatures
+            context, stream_context = config.ssl_context(), config.ssl_context()
+            if stream_context is not None and not os.environ.get("DISABLE_HTTP2"):
+                stream_context.set_alpn_protocols([HTTP2, "http/1.1"])
+            # A new context also causes new connections.
+            self.context, self.stream_context, self._signatures = context, stream_context, signatures
         self.authorization = config.authorization()

@@ -7,7 +7,7 @@ import os
 import socket
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from urllib.parse import SplitResult
 
 import aiohappyeyeballs
@@ -25,13 +25,23 @@ _STEPS_TO_HANDSHAKE = 3
 
 
 async def dial(way: Route, context: ssl.SSLContext | None, server_name: str) -> Connection:
-    """Return a new connection; *context* is used for TLS with the server, and with a proxy that requires it.
+    """Return a new HTTP/1.1 connection, see :func:`open_streams`."""
+    return Connection(*await open_streams(way, context, context, server_name))
 
+
+async def open_streams(
+    way: Route, context: ssl.SSLContext | None, proxy_context: ssl.SSLContext | None, server_name: str
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Return the streams of a new connection to the server.
+
+    :param context: for TLS with the server.
+    :param proxy_context: for TLS with a proxy.
     :param server_name: name in the server's certificate; empty for the host of its URL.
     :raises ConnectionLost: the connection or the TLS handshake failed, or the proxy rejected it.
     """
-    first = way.proxy if way.proxy.netloc else way.server
-    name = (server_name or way.server.hostname) if first is way.server else first.hostname
+    first, name = way.server, server_name or way.server.hostname
+    if way.proxy.netloc:
+        first, name, context, server_context = way.proxy, way.proxy.hostname, proxy_context, context
     with _failures_to_connect(first):
         encryption = (context or ssl.create_default_context()) if first.scheme == "https" else None
         reader, writer = await _open(await _connect(first), encryption, name if encryption else None)
@@ -40,19 +50,30 @@ async def dial(way: Route, context: ssl.SSLContext | None, server_name: str) -> 
             await _open_tunnel(way, reader, writer)
             with _failures_to_connect(way.server):
                 await writer.start_tls(
-                    context or ssl.create_default_context(), server_hostname=server_name or way.server.hostname
+                    server_context or ssl.create_default_context(), server_hostname=server_name or way.server.hostname
                 )
         except BaseException:
             writer.transport.abort()
             raise
-    return Connection(reader, writer)
+    return reader, writer
 
 
 async def _connect(url: SplitResult) -> socket.socket:
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(_CONNECT_SECONDS):
         addresses = await loop.getaddrinfo(*_address(url), type=socket.SOCK_STREAM)
-        return await aiohappyeyeballs.start_connection(addresses, happy_eyeballs_delay=_NEXT_ADDRESS_SECONDS)
+        sock = await aiohappyeyeballs.start_connection(addresses, happy_eyeballs_delay=_NEXT_ADDRESS_SECONDS)
+    _enable_keepalive(sock)
+    return sock
+
+
+def _enable_keepalive(sock: socket.socket) -> None:
+    """Enable TCP keepalive probes, so that an unreachable server is detected within a minute."""
+    with suppress(OSError):  # Optional: without it, the limits of the requests still apply.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
 
 
 async def _open(

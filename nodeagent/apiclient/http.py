@@ -1,4 +1,4 @@
-"""HTTP/1.1 transport: persistent connections, and credentials that are reloaded when they change."""
+"""HTTP transport: persistent connections, and credentials that are reloaded when they change."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from nodeagent.apiclient.body import Body
 from nodeagent.apiclient.credentials import CREDENTIALS_SECONDS, Credentials
 from nodeagent.apiclient.pool import Pool
 from nodeagent.apiclient.route import Route, route
+from nodeagent.apiclient.stream_pool import StreamPool
 from nodeagent.apiclient.transport import ConnectionLost, Request, Response, Stream
 from nodeagent.base import tracing
 from nodeagent.base.aio import Clock
@@ -36,8 +38,22 @@ _REQUESTS = 100
 """Maximum number of concurrent requests. It excludes streams: a node watches each ConfigMap and Secret of its pods."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Connections:
+    """The connections with the same credentials."""
+
+    requests: Pool
+    streams: StreamPool
+
+    def close(self) -> None:
+        self.requests.close()
+        self.streams.close()
+
+
 class HttpTransport:
     """Transport to the server of a kubeconfig.
+
+    Requests use HTTP/1.1, which needs less CPU time; streams share connections of HTTP/2 if the server supports it.
 
     No connection is opened before the first request. After a change of credentials, requests use new connections; the
     previous ones are closed soon after, including watches on them.
@@ -48,8 +64,8 @@ class HttpTransport:
     def __init__(self, kubeconfig: Kubeconfig, clock: Clock, *, pair: Path | None = None) -> None:
         self._kubeconfig = kubeconfig
         self._credentials = Credentials(kubeconfig, clock, pair)
-        self._pool: Pool | None = None
-        self._previous: list[tuple[float, Pool]] = []
+        self._current: _Connections | None = None
+        self._previous: list[tuple[float, _Connections]] = []
         self._slots = asyncio.Semaphore(_REQUESTS)
         self._clock, self.host = clock, kubeconfig.server.partition("://")[2].partition("/")[0]
 
@@ -62,32 +78,34 @@ class HttpTransport:
     async def stream(self, request: Request, deadline_seconds: float, idle_seconds: float) -> AsyncIterator[Stream]:
         async with AsyncExitStack() as opened:
             async with asyncio.timeout(deadline_seconds):
-                head, body = await opened.enter_async_context(self._send(request))
+                head, body = await opened.enter_async_context(self._send(request, streamed=True))
                 if head.status >= 300:
                     head = await body.complete(head)
             body.idle_seconds = idle_seconds
             yield Stream(head, body)
 
     async def close(self) -> None:
-        pools = [pool for _, pool in self._previous]
-        if self._pool is not None:
-            pools.append(self._pool)
-        self._pool, self._previous = None, []
-        for pool in pools:
-            pool.close()
+        groups = [connections for _, connections in self._previous]
+        if self._current is not None:
+            groups.append(self._current)
+        self._current, self._previous = None, []
+        for connections in groups:
+            connections.close()
         await asyncio.sleep(0)  # The event loop closes the connections.
 
-    def _current_pool(self) -> Pool:
-        """Return the pool of the current credentials; requests in flight with previous ones have some more time."""
+    def _connections(self) -> _Connections:
+        """Return those of the current credentials; requests in flight with previous ones have some more time."""
         now, context = self._clock.now(), self._credentials.context
-        if self._pool is not None and self._pool.context is not context:
-            self._previous.append((now + CREDENTIALS_SECONDS, self._pool))
-            self._pool = None
+        if self._current is not None and self._current.requests.context is not context:
+            self._previous.append((now + CREDENTIALS_SECONDS, self._current))
+            self._current = None
         while self._previous and self._previous[0][0] <= now:
             self._previous.pop(0)[1].close()
-        if self._pool is None:
-            self._pool = Pool(self._route(), context, self._kubeconfig.tls_server_name, self._clock)
-        return self._pool
+        if self._current is None:
+            requests = Pool(self._route(), context, self._kubeconfig.tls_server_name, self._clock)
+            streams = StreamPool(requests, self._credentials.stream_context)
+            self._current = _Connections(requests, streams)
+        return self._current
 
     def _route(self) -> Route:
         try:
@@ -96,23 +114,27 @@ class HttpTransport:
             raise ConnectionLost(str(error)) from error
 
     @asynccontextmanager
-    async def _send(self, request: Request) -> AsyncIterator[tuple[Response, Body]]:
+    async def _send(self, request: Request, *, streamed: bool = False) -> AsyncIterator[tuple[Response, Body]]:
         await self._credentials.refresh()
-        pool, authorization = self._current_pool(), self._credentials.authorization
-        headers = {**pool.route.headers(), "Accept-Encoding": "gzip", **request.headers, **tracing.outgoing()}
+        connections, authorization = self._connections(), self._credentials.authorization
+        pool = connections.streams if streamed else connections.requests
+        headers = {
+            **connections.requests.route.headers(),
+            "Accept-Encoding": "gzip",
+            **request.headers,
+            **tracing.outgoing(),
+        }
         if authorization:
             headers["Authorization"] = authorization
         code, started = "<error>", self._clock.now()
         try:
-            connection, head = await pool.send(Request(request.method, request.target, headers, request.body))
-            try:
+            complete = Request(request.method, request.target, headers, request.body)
+            async with pool.exchange(complete) as (source, head):
                 code = str(head.status)
                 if head.status == HTTPStatus.UNAUTHORIZED:
                     self._credentials.reject(authorization)
                 DURATIONS.observe(self._clock.now() - started, request.method, self.host)
-                yield head, Body(connection, head.headers.get("content-encoding", ""))
-            finally:
-                pool.release(connection)
+                yield head, Body(source, head.headers.get("content-encoding", ""))
         except ssl.SSLError as error:
             raise ConnectionLost(error.reason or str(error)) from error
         except OSError as error:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from nodeagent.apiclient.connection import Connection
 from nodeagent.apiclient.dial import dial
 from nodeagent.apiclient.route import Route
-from nodeagent.apiclient.transport import ConnectionLost, Request, Response
+from nodeagent.apiclient.transport import ConnectionLost, Request, Response, Source
 from nodeagent.base.aio import Clock
 
 _KEEP_ALIVE_SECONDS = 90.0
@@ -22,11 +24,20 @@ class Pool:
     """
 
     def __init__(self, route: Route, context: ssl.SSLContext | None, server_name: str, clock: Clock) -> None:
-        self.route, self.context = route, context
-        self._server_name, self._clock = server_name, clock
+        self.route, self.context, self.server_name = route, context, server_name
+        self._clock = clock
         self._idle: list[tuple[float, Connection]] = []
         self._busy: set[Connection] = set()
         self._closed = False
+
+    @asynccontextmanager
+    async def exchange(self, request: Request) -> AsyncIterator[tuple[Source, Response]]:
+        """Send *request* and return its response; see :meth:`send`."""
+        connection, head = await self.send(request)
+        try:
+            yield connection, head
+        finally:
+            self.release(connection)
 
     async def send(self, request: Request) -> tuple[Connection, Response]:
         """Send *request* and return the head of the response, and its connection, to be passed to :meth:`release`.
@@ -43,6 +54,13 @@ class Pool:
                 raise
         connection = await self._dialed()
         return connection, await self._send(connection, request)
+
+    def adopt(self, connection: Connection) -> None:
+        """Use *connection*, which no request has used, for the next one."""
+        if self._closed:
+            connection.abort()
+        else:
+            self._idle.append((self._clock.now(), connection))
 
     def release(self, connection: Connection) -> None:
         """Keep *connection* for the next request, or close it if its response is not complete."""
@@ -81,7 +99,7 @@ class Pool:
         return None
 
     async def _dialed(self) -> Connection:
-        connection = await dial(self.route, self.context, self._server_name)
+        connection = await dial(self.route, self.context, self.server_name)
         if self._closed:
             connection.abort()
         self._busy.add(connection)

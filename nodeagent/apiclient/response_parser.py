@@ -19,7 +19,7 @@ class ResponseParser:
         self._parser = httptools.HttpResponseParser(self)
         self._headers: dict[str, str] = {}
         self._head_bytes = 0
-        self._keep_alive = self._excess = False
+        self._keep_alive, self._excess = True, False
         self.head: Response | None = None
         """Status and headers, once they are complete."""
         self.body = bytearray()

@@ -11,6 +11,8 @@ from msgspec import field
 
 from nodeagent.base.structs import Struct
 
+HTTP2 = "h2"
+"""Name of HTTP/2 in the negotiation of TLS."""
 MAX_BODY_BYTES = 256 * 1024 * 1024
 """Maximum size of a response; a page of 500 large pods is much smaller."""
 
@@ -31,6 +33,18 @@ class Response:
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = dataclasses.field(default=b"", repr=False)
+
+
+class Source(Protocol):
+    """Body of a response on a connection."""
+
+    async def read(self) -> bytes:
+        """Return the next piece of the body as it arrives, empty at its end.
+
+        :raises ConnectionLost: the connection failed, or the response is invalid.
+        :raises OSError: the connection failed.
+        """
+        ...
 
 
 class Stream(Struct, frozen=True):
@@ -61,7 +75,7 @@ class Transport(Protocol):
     def stream(
         self, request: Request, deadline_seconds: float, idle_seconds: float
     ) -> AbstractAsyncContextManager[Stream]:
-        """Send *request* and stream the response; an error response is read completely.
+        """Send *request*, which has no body, and stream the response; an error response is read completely.
 
         :param deadline_seconds: time limit for the head of the response.
         :param idle_seconds: maximum time between chunks, which then raise ``TimeoutError``.

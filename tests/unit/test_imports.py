@@ -27,6 +27,7 @@ def loaded() -> set[str]:
         "aiohttp",
         "cryptography",
         "grpc",  # the clients of the runtime and of plugins import it
+        "h2",
         "jsonschema",
         "opentelemetry",
         "psutil",

@@ -16,6 +16,8 @@ from apiserver_stub.transport.http2.connection import Http2Connection
 from apiserver_stub.transport.http2.negotiation import Terms
 from apiserver_stub.transport.sub_protocols import sub_protocols
 from apiserver_stub.transport.websocket import can_accept, is_websocket
+from nodeagent.apiclient.http2 import Http2Connection as ClientSide
+from nodeagent.apiclient.transport import ConnectionLost
 from nodeagent.base import gourl
 from nodeagent.base.aio import SystemClock
 from nodeagent.base.identity import Identity
@@ -143,6 +145,52 @@ async def _requests2(pieces: list[bytes]) -> list[Any]:
     assert closed == [1]
     assert connection.idle
     return sorted(handler.requests, key=repr)
+
+
+@target(
+    tokens=(
+        b"\x00\x00\x00\x04\x00\x00\x00\x00\x00",
+        b"\x00\x00\x01\x01\x04\x00\x00\x00\x01\x88",
+        b"\x00\x00\x01\x00\x01\x00\x00\x00\x03a",
+        b"\x00\x00\x04\x03\x00\x00\x00\x00\x01\x00\x00\x00\x08",
+        b"\x00\x00\x08\x07\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00",
+        b"\x00\x00\x08\x06\x00\x00\x00\x00\x00",
+    )
+)
+def http2_responses(data: bytes) -> None:
+    """Each stream of a lost connection ends; an invalid frame discards only what is received with it."""
+    complete = drive(_responses([data]))
+    pieces = drive(_responses([data[at : at + 5] for at in range(0, len(data), 5)]))
+    assert all(part.startswith(whole) for (_, whole), (_, part) in zip(complete, pieces, strict=True))
+
+
+async def _responses(pieces: list[bytes]) -> list[tuple[int, bytes]]:
+    reader, transport = asyncio.StreamReader(), Transport()
+    writer = asyncio.StreamWriter(transport, asyncio.StreamReaderProtocol(reader), reader, asyncio.get_running_loop())
+    connection = ClientSide(writer)
+    await connection.take_over(reader)
+    received = [asyncio.create_task(_received(connection, path)) for path in ("/first", "/second")]
+    await settle()
+    for piece in pieces:
+        connection.data_received(piece)
+        await settle()
+    connection.connection_lost(None)
+    assert not connection.is_available
+    return await asyncio.gather(*received)
+
+
+async def _received(connection: ClientSide, path: str) -> tuple[int, bytes]:
+    """Return the status and the body that have arrived before the stream ended."""
+    stream, status, body = connection.open("GET", "https", path, {"Host": "api"}), 0, b""
+    try:
+        status = (await stream.head()).status
+        while piece := await stream.read():
+            body += piece
+    except ConnectionLost:
+        pass
+    finally:
+        stream.close()
+    return status, body
 
 
 @target(BadRequest, tokens=HTTP1)

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import SplitResult
 
 import msgspec
+import psutil
 import pytest
 
 from nodeagent.apiclient import Client, connect, dial
@@ -300,15 +301,21 @@ async def test_requests_are_counted_by_code_method_and_host(client: Client, serv
     assert DURATIONS.count("GET", host) >= 2
 
 
-async def test_requests_are_sent_beside_many_watches(server: ApiServer) -> None:
+@pytest.mark.parametrize(("disabled", "connections_range"), [("", (2, 5)), ("1", (121, 200))])
+async def test_requests_are_sent_beside_many_watches(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch, disabled: str, connections_range: tuple[int, int]
+) -> None:
+    monkeypatch.setenv("DISABLE_HTTP2", disabled)
     config = make_config(platform_api_qps=1000, platform_api_burst=1000)
     client = connect(Path(server.facts["kubeconfig"]), config, SystemClock())
     opened = asyncio.Semaphore(0)
 
     async def watch() -> None:
         async with aclosing(client.watch(CONFIG_MAPS, "default", into=dict, resource_version="0")) as events:
+            await anext(events)
+            opened.release()
             async for _ in events:
-                opened.release()
+                pass
 
     watches = [asyncio.create_task(watch()) for _ in range(120)]
     try:
@@ -316,6 +323,8 @@ async def test_requests_are_sent_beside_many_watches(server: ApiServer) -> None:
             for _ in watches:
                 await opened.acquire()
             created = await client.create(CONFIG_MAPS, {"metadata": {"name": unique("many")}}, "default")
+        port = int(server.facts["url"].rpartition(":")[2])
+        connections = [each for each in psutil.Process().net_connections() if each.raddr and each.raddr[1] == port]
     finally:
         for task in watches:
             task.cancel()
@@ -323,3 +332,4 @@ async def test_requests_are_sent_beside_many_watches(server: ApiServer) -> None:
         await client.close()
 
     assert created["metadata"]["uid"]
+    assert len(connections) in range(*connections_range)

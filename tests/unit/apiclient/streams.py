@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 from nodeagent.apiclient.connection import Connection
 
 
 class SentBytes(asyncio.Transport):
-    """Transport that records what a client sends."""
+    """Transport that records what a client sends; *protocol* was negotiated by TLS."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, protocol: str | None) -> None:
+        super().__init__({"ssl_object": SimpleNamespace(selected_alpn_protocol=lambda: protocol)})
         self.sent = bytearray()
         self.aborted = False
+        self.protocol: asyncio.Protocol | None = None
+        """Protocol that has replaced the streams."""
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.sent += data
@@ -21,8 +24,12 @@ class SentBytes(asyncio.Transport):
     def abort(self) -> None:
         self.aborted = True
 
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        assert isinstance(protocol, asyncio.Protocol)
+        self.protocol = protocol
+
     def is_closing(self) -> bool:
-        return True  # A writer closes its transport when it is collected.
+        return self.aborted or self.protocol is None  # A writer closes its transport when it is collected.
 
 
 class PreparedServer:
@@ -31,11 +38,11 @@ class PreparedServer:
     :ivar reader: receives more data and the end of the connection.
     """
 
-    def __init__(self, received: bytes = b"") -> None:
+    def __init__(self, received: bytes = b"", protocol: str | None = None) -> None:
         loop = asyncio.get_running_loop()
         self.reader = asyncio.StreamReader()
         self.reader.feed_data(received)
-        self.transport = SentBytes()
+        self.transport = SentBytes(protocol)
         self.writer = asyncio.StreamWriter(self.transport, asyncio.StreamReaderProtocol(self.reader), self.reader, loop)
         self.connection = Connection(self.reader, self.writer)
 

@@ -28,9 +28,9 @@ CA = generate_ca("test-ca")
 EXEC_VERSION = "client.authentication.k8s.io/v1"
 
 
-def write(path: Path, **user: object) -> Path:
+def write(path: Path, *, server: str = "https://api:6443", **user: object) -> Path:
     document = {
-        "clusters": [{"name": "c", "cluster": {"server": "https://api:6443"}}],
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
         "users": [{"name": "u", "user": user}],
         "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
         "current-context": "x",
@@ -194,7 +194,8 @@ async def test_closed_transport_closes_connections_of_streams(
         return server.connection
 
     monkeypatch.setattr(pool, "dial", dial)
-    transport = HttpTransport(kubeconfig.load(write(tmp_path / "kubeconfig", token="own")), clock)
+    path = write(tmp_path / "kubeconfig", token="own", server="http://api:8080")
+    transport = HttpTransport(kubeconfig.load(path), clock)
     async with transport.stream(Request("GET", "/"), 10, 10):
         await transport.close()
 
