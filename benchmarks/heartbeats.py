@@ -1,7 +1,7 @@
 """API server with the requests of 100 kubelets with 30 pods each: heartbeats, status changes and watches.
 
 A light client replays the requests at the rates of the kubelet, so that the server is measured and not its clients.
-Each node has a connection for requests and one per watch, as with HTTP/1.1; the kubelet multiplexes them with HTTP/2.
+Each node has a connection for requests and one of HTTP/2 for its watches, as the agent.
 ``python -m benchmarks.heartbeats`` measures other numbers of nodes.
 """
 
@@ -23,6 +23,8 @@ from urllib.parse import urlsplit
 from benchmarks.api_server import started_server
 from benchmarks.figures import Figure, shown
 from benchmarks.host import load
+from nodeagent.apiclient.http2 import Http2Connection, Http2Stream
+from nodeagent.apiclient.transport import ConnectionLost
 from tests.integration.programs import ApiServer
 
 NODES, PODS_PER_NODE = 100, 30
@@ -93,15 +95,6 @@ class Connection:
             return code, await self._reader.readexactly(int(headers["content-length"]))
         return code, b"".join([piece async for piece in self._chunks()])
 
-    async def watch(self, path: str) -> AsyncIterator[bytes]:
-        """Yield the data of a watch."""
-        code, _ = await self._begin("GET", path)
-        if code != 200:
-            raise RuntimeError(f"{path}: {code}")
-        yield b""
-        async for chunk in self._chunks():
-            yield chunk
-
     async def _begin(
         self, method: str, path: str, body: Any = None, content_type: str = ""
     ) -> tuple[int, dict[str, str]]:
@@ -128,16 +121,18 @@ def run(count: int = NODES) -> dict[str, float]:
 
 
 async def _measure(server: ApiServer, count: int) -> dict[str, float]:
-    tls = ssl.create_default_context(cafile=server.facts["caFile"])
+    tls, shared_tls = (ssl.create_default_context(cafile=server.facts["caFile"]) for _ in range(2))
+    shared_tls.set_alpn_protocols(["h2"])
     await _set_up(server, tls, count)
     measured = Measured()
     nodes = [Connection(server, tls) for _ in range(count)]
-    watches: list[Connection] = []
+    watches: list[Http2Connection] = []
     try:
         slots = asyncio.Semaphore(_OPENED_AT_ONCE)
         async with asyncio.TaskGroup() as tasks:
             opened = [
-                tasks.create_task(_open_watches(server, tls, index, watches, measured, slots)) for index in range(count)
+                tasks.create_task(_open_watches(server, shared_tls, index, watches, measured, slots))
+                for index in range(count)
             ]
         watching = [task for done in opened for task in done.result()]
         await asyncio.gather(*(node.open() for node in nodes))
@@ -152,8 +147,10 @@ async def _measure(server: ApiServer, count: int) -> dict[str, float]:
                 while measured.events < measured.sent:  # noqa: ASYNC110 - awaited once
                     await asyncio.sleep(0.1)
     finally:
-        for connection in [*nodes, *watches]:
+        for connection in nodes:
             connection.close()
+        for shared in watches:
+            shared.abort()
     for task in watching:
         task.cancel()
     await asyncio.gather(*watching, return_exceptions=True)
@@ -217,31 +214,34 @@ async def _open_watches(
     server: ApiServer,
     tls: ssl.SSLContext,
     index: int,
-    watches: list[Connection],
+    watches: list[Http2Connection],
     measured: Measured,
     slots: asyncio.Semaphore,
 ) -> list[asyncio.Task[None]]:
-    """Open the watches of a node; return once all deliver."""
+    """Open the watches of a node; return once all have started."""
+    parts = urlsplit(server.facts["url"])
     selected = (
         f"/api/v1/pods?fieldSelector=spec.nodeName%3D{_node(index)}&",
         f"/api/v1/nodes?fieldSelector=metadata.name%3D{_node(index)}&",
         "/api/v1/services?",
     )
     tasks = []
-    for number, path in enumerate(selected):
-        connection, opened = Connection(server, tls), asyncio.Event()
-        watches.append(connection)
-        counter = measured if number == 0 else Measured()
-        async with slots, asyncio.timeout(_LIMIT_SECONDS):
-            tasks.append(asyncio.create_task(_read(connection, f"{path}{_WATCH}", opened, counter)))
-            await opened.wait()
+    async with slots, asyncio.timeout(_LIMIT_SECONDS):
+        reader, writer = await asyncio.open_connection(parts.hostname, parts.port, ssl=tls)
+        watches.append(connection := Http2Connection(writer))
+        await connection.take_over(reader)
+        for number, path in enumerate(selected):
+            headers = {"Host": parts.netloc, "Authorization": f"Bearer {server.facts['token']}"}
+            stream = connection.open("GET", "https", f"{path}{_WATCH}", headers)
+            if (head := await stream.head()).status != 200:
+                raise RuntimeError(f"{path}: {head.status}")
+            tasks.append(asyncio.create_task(_read(stream, measured if number == 0 else Measured())))
     return tasks
 
 
-async def _read(connection: Connection, path: str, opened: asyncio.Event, measured: Measured) -> None:
-    with contextlib.suppress(OSError, EOFError):
-        async for data in connection.watch(path):
-            opened.set()
+async def _read(stream: Http2Stream, measured: Measured) -> None:
+    with contextlib.suppress(ConnectionLost):
+        while data := await stream.read():
             measured.events += data.count(b'"type":"MODIFIED"')
 
 
