@@ -264,9 +264,10 @@ class RecordView(Sequence["Record"]):
     def __getitem__(self, index: slice) -> list[Record]: ...
 
     def __getitem__(self, index: int | slice) -> Record | list[Record]:
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(len(self)))]
-        return self._records[self._keys[range(self._start, self._end)[index]]]
+        positions = range(self._start, self._end)[index]
+        if isinstance(positions, int):
+            return self._records[self._keys[positions]]
+        return [self._records[key] for key in self._keys[positions.start : positions.stop : positions.step]]
 
 
 def _range(keys: list[str], prefix: str, after: str) -> tuple[int, int]:

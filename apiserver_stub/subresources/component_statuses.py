@@ -54,7 +54,7 @@ class ComponentStatuses:
         check_list_options(request)
         findings = await asyncio.gather(*(check() for check in checks.values()))
         records = [_record(resource, name, finding) for name, finding in zip(checks, findings, strict=True)]
-        kept = [record for record in records if chosen.covers_key(record.key) and chosen.matches(record)]
+        kept = list(chosen.select(record for record in records if chosen.covers_key(record.key)))
         return Reply(200, page=Page(kept, {}))
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from apiserver_stub.verbs.context import VerbContext
     from apiserver_stub.verbs.shards import ShardSelector
 
+_BLOCK = 1000
+"""Records of a page with a limit that are examined together."""
 _REVISION_LIMIT = 1 << 63
 """Exclusive upper limit of store revisions."""
 _CONTINUE_TOO_OLD = (
@@ -81,10 +84,11 @@ class Selection(Struct, frozen=True):
             and self.fields.matches(lambda label: self.resource.field_value(obj, label))
         )
 
-    def matches(self, record: Record) -> bool:
-        """Return whether *record* is selected; most that are not are rejected by their bytes, without decoding."""
-        data = record.data
-        return all(needle in data for needle in self._needles) and self.matches_object(self.resource.read(record))
+    def select(self, records: Iterable[Record]) -> Iterator[Record]:
+        """Yield the selected ones of *records*; most others are rejected by their bytes, without decoding."""
+        for needle in self._needles:
+            records = [record for record in records if needle in record.data]
+        return (record for record in records if self.matches_object(self.resource.read(record)))
 
     def covers_key(self, key: str) -> bool:
         """Return whether *key* is in the selected namespace and has the selected name, if any."""
@@ -255,11 +259,8 @@ def _page(
 ) -> Page:
     """Return the first *limit* selected records; as upstream, a full page continues if any record follows."""
     metadata: Object = {"resourceVersion": str(revision)}
-    if chosen.everything:
-        selected, end = list(found[:limit] if limit else found), limit or len(found)
-    else:
-        selected, end = _filter(found, chosen.matches, limit)
-    if limit and len(selected) == limit and end < len(found):
+    selected = _selected(found, chosen, limit)
+    if limit and len(selected) == limit and selected[-1].key != found[-1].key:
         metadata["continue"] = _token(token_version, revision, selected[-1].key[prefix_length:] + "\0")
         if not chosen.labels and not chosen.fields:
             metadata["remainingItemCount"] = len(found) - limit  # Of all shards, as upstream.
@@ -268,17 +269,14 @@ def _page(
     return Page(selected, metadata)
 
 
-def _filter(found: Sequence[Record], matches: Callable[[Record], bool], limit: int) -> tuple[list[Record], int]:
-    """Return the matching records, at most *limit* unless it is 0, and the number of examined records."""
+def _selected(found: Sequence[Record], chosen: Selection, limit: int) -> list[Record]:
+    """Return the selected records, at most *limit* unless it is 0."""
+    if chosen.everything:
+        return list(found[:limit] if limit else found)
     if not limit:
-        return [record for record in found if matches(record)], len(found)
-    selected = []
-    for position, record in enumerate(found, 1):
-        if matches(record):
-            selected.append(record)
-            if len(selected) == limit:
-                return selected, position
-    return selected, len(found)
+        return list(chosen.select(found))
+    blocks = (found[start : start + _BLOCK] for start in range(0, len(found), _BLOCK))
+    return list(islice(chain.from_iterable(map(chosen.select, blocks)), limit))
 
 
 def _token_version(request: Request) -> str:

@@ -175,7 +175,7 @@ class Watch:
         """Return the records that match the selectors, in the version of the watch."""
         if self._selection.everything:
             return list(found)
-        return [record for record in found if self._selection.matches(record)]
+        return list(self._selection.select(found))
 
     async def _converted(self, changes: Sequence[Change]) -> Sequence[Change]:
         """Return *changes* in the version of the watch; other than those of the selected keys may be missing.
