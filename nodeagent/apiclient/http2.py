@@ -96,16 +96,16 @@ class Http2Connection(asyncio.Protocol):
 
     def close(self, stream: Http2Stream, unread_bytes: int, *, complete: bool) -> None:
         """Remove *stream*, and cancel it on the server unless its response is complete."""
-        if self._streams.pop(stream.number, None) is not None:
-            self._h2.acknowledge_received_data(unread_bytes, stream.number)
-            if not complete:
-                self._h2.reset_stream(stream.number, ErrorCodes.CANCEL)
+        is_open = self._streams.pop(stream.number, None) is not None
+        self.acknowledge(stream, unread_bytes)
+        if is_open and not complete:
+            self._h2.reset_stream(stream.number, ErrorCodes.CANCEL)
             self._write()
         self._end_if_done()
 
     def acknowledge(self, stream: Http2Stream, read_bytes: int) -> None:
-        """Allow the server to send *read_bytes* more."""
-        if stream.number in self._streams:
+        """Allow the server to send *read_bytes* more, also on other streams if it has reset this one."""
+        if read_bytes and not self._lost:
             self._h2.acknowledge_received_data(read_bytes, stream.number)
             self._write()
 
@@ -213,14 +213,12 @@ class Http2Stream:
             await self._wait()
         piece = bytes(self._body)
         self._body.clear()
-        if size := self._unread_bytes:
-            self._unread_bytes = 0
-            self._connection.acknowledge(self, size)
+        self._connection.acknowledge(self, self._take_unread())
         return piece
 
     def close(self) -> None:
         """End the response, also an incomplete one."""
-        self._connection.close(self, self._unread_bytes, complete=self._complete)
+        self._connection.close(self, self._take_unread(), complete=self._complete)
 
     # --- called by the connection ---------------------------------------------------------------------------
 
@@ -241,6 +239,10 @@ class Http2Stream:
         if not self._complete:
             self._problem = problem
             self._wake()
+
+    def _take_unread(self) -> int:
+        size, self._unread_bytes = self._unread_bytes, 0
+        return size
 
     async def _wait(self) -> None:
         if self._problem:

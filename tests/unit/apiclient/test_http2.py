@@ -94,11 +94,14 @@ async def test_windows_grow_when_data_is_read(server: Http2Server) -> None:
     assert stream.number in server.windows()
 
 
-async def test_unread_data_of_closed_streams_returns_to_the_window(server: Http2Server) -> None:
+@pytest.mark.parametrize("reset", [False, True])
+async def test_unread_data_of_closed_streams_returns_to_the_window(server: Http2Server, reset: bool) -> None:
     for _ in range(400):
         stream = await server.opened()
         server.send_data(stream.number, bytes(16384))
-        await settle()
+        if reset:
+            server.h2.reset_stream(stream.number)
+            server.send()
         stream.close()
         server.receive()
 
