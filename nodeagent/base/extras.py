@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 
 MODULES = {
-    "apiserver": ("cel_expr_python", "h2", "jwt", "nacl", "re2"),
+    "apiserver": ("cel_expr_python", "jwt", "nacl", "re2"),
     "cli": ("rich",),
     "tracing": ("opentelemetry.exporter.otlp.proto.grpc", "opentelemetry.sdk"),
 }
