@@ -267,7 +267,7 @@ class RecordView(Sequence["Record"]):
         positions = range(self._start, self._end)[index]
         if isinstance(positions, int):
             return self._records[self._keys[positions]]
-        return [self._records[key] for key in self._keys[positions.start : positions.stop : positions.step]]
+        return [self._records[self._keys[position]] for position in positions]
 
 
 def _range(keys: list[str], prefix: str, after: str) -> tuple[int, int]:

@@ -85,7 +85,9 @@ class Selection(Struct, frozen=True):
         )
 
     def select(self, records: Iterable[Record]) -> Iterator[Record]:
-        """Yield the selected ones of *records*; most others are rejected by their bytes, without decoding."""
+        """Return the selected ones of *records*; most others are rejected by their bytes, without decoding."""
+        if self.everything:
+            return iter(records)
         for needle in self._needles:
             records = [record for record in records if needle in record.data]
         return (record for record in records if self.matches_object(self.resource.read(record)))
@@ -271,10 +273,10 @@ def _page(
 
 def _selected(found: Sequence[Record], chosen: Selection, limit: int) -> list[Record]:
     """Return the selected records, at most *limit* unless it is 0."""
-    if chosen.everything:
-        return list(found[:limit] if limit else found)
     if not limit:
         return list(chosen.select(found))
+    if chosen.everything:
+        return list(found[:limit])
     blocks = (found[start : start + _BLOCK] for start in range(0, len(found), _BLOCK))
     return list(islice(chain.from_iterable(map(chosen.select, blocks)), limit))
 

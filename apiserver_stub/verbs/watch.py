@@ -173,8 +173,6 @@ class Watch:
 
     def _selected(self, found: Sequence[Record]) -> list[Record]:
         """Return the records that match the selectors, in the version of the watch."""
-        if self._selection.everything:
-            return list(found)
         return list(self._selection.select(found))
 
     async def _converted(self, changes: Sequence[Change]) -> Sequence[Change]:

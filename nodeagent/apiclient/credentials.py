@@ -92,8 +92,8 @@ class Credentials:
             config = config.with_credential(self._obtained)
         signatures = tuple((path, file_signature(path)) for path in config.files())
         if self.context is None or replaced or signatures != self._signatures:
-            context, stream_context = config.ssl_context(), config.ssl_context()
-            if stream_context is not None and not os.environ.get("DISABLE_HTTP2"):
+            context = stream_context = config.ssl_context()
+            if not os.environ.get("DISABLE_HTTP2") and (stream_context := config.ssl_context()) is not None:
                 stream_context.set_alpn_protocols([HTTP2, "http/1.1"])
             # A new context also causes new connections.
             self.context, self.stream_context, self._signatures = context, stream_context, signatures

@@ -14,7 +14,7 @@ import aiohappyeyeballs
 
 from nodeagent.apiclient.connection import Connection
 from nodeagent.apiclient.route import Route
-from nodeagent.apiclient.transport import ConnectionLost
+from nodeagent.apiclient.transport import ConnectionLost, reason_of
 
 _PORTS = {"http": 80, "https": 443}
 _CONNECT_SECONDS = 10.0
@@ -39,23 +39,27 @@ async def open_streams(
     :param server_name: name in the server's certificate; empty for the host of its URL.
     :raises ConnectionLost: the connection or the TLS handshake failed, or the proxy rejected it.
     """
-    first, name = way.server, server_name or way.server.hostname
-    if way.proxy.netloc:
-        first, name, context, server_context = way.proxy, way.proxy.hostname, proxy_context, context
-    with _failures_to_connect(first):
-        encryption = (context or ssl.create_default_context()) if first.scheme == "https" else None
-        reader, writer = await _open(await _connect(first), encryption, name if encryption else None)
-    if first is way.proxy and not way.is_forwarded:
+    name = server_name or way.server.hostname
+    first = (way.proxy, proxy_context, way.proxy.hostname) if way.proxy.netloc else (way.server, context, name)
+    reader, writer = await _open_first(*first)
+    if way.proxy.netloc and not way.is_forwarded:
         try:
             await _open_tunnel(way, reader, writer)
             with _failures_to_connect(way.server):
-                await writer.start_tls(
-                    server_context or ssl.create_default_context(), server_hostname=server_name or way.server.hostname
-                )
+                await writer.start_tls(context or ssl.create_default_context(), server_hostname=name)
         except BaseException:
             writer.transport.abort()
             raise
     return reader, writer
+
+
+async def _open_first(
+    url: SplitResult, context: ssl.SSLContext | None, name: str | None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Return the streams of a connection to *url*, encrypted if its scheme requires it."""
+    with _failures_to_connect(url):
+        encryption = (context or ssl.create_default_context()) if url.scheme == "https" else None
+        return await _open(await _connect(url), encryption, name if encryption else None)
 
 
 async def _connect(url: SplitResult) -> socket.socket:
@@ -128,9 +132,9 @@ def _reason(error: OSError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate verification failed: {error.verify_message or error}"
     if isinstance(error, ssl.SSLError):
-        return error.reason or str(error)
+        return reason_of(error)
     if error.errno and error.errno > 0:
         return os.strerror(error.errno)
     if isinstance(error, TimeoutError):
         return f"no connection within {_CONNECT_SECONDS:g} s"
-    return error.strerror or str(error) or type(error).__name__
+    return reason_of(error) or type(error).__name__

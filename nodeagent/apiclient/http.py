@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from nodeagent.apiclient.credentials import CREDENTIALS_SECONDS, Credentials
 from nodeagent.apiclient.pool import Pool
 from nodeagent.apiclient.route import Route, route
 from nodeagent.apiclient.stream_pool import StreamPool
-from nodeagent.apiclient.transport import ConnectionLost, Request, Response, Stream
+from nodeagent.apiclient.transport import ConnectionLost, Request, Response, Stream, reason_of
 from nodeagent.base import tracing
 from nodeagent.base.aio import Clock
 from nodeagent.base.kubeconfig import Kubeconfig, KubeconfigError
@@ -135,12 +134,10 @@ class HttpTransport:
                     self._credentials.reject(authorization)
                 DURATIONS.observe(self._clock.now() - started, request.method, self.host)
                 yield head, Body(source, head.headers.get("content-encoding", ""))
-        except ssl.SSLError as error:
-            raise ConnectionLost(error.reason or str(error)) from error
         except OSError as error:
             if isinstance(error, TimeoutError):
                 raise
-            raise ConnectionLost(error.strerror or str(error)) from error
+            raise ConnectionLost(reason_of(error)) from error
         finally:
             REQUESTS.inc(code, request.method, self.host)
 

@@ -6,7 +6,6 @@ Custom on top of ``h2``, since aiohttp supports only HTTP/1.1. Imported with the
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Mapping
 
 from h2.config import H2Configuration
@@ -18,7 +17,7 @@ from h2.settings import SettingCodes, Settings
 
 from nodeagent.apiclient.connection import check_head
 from nodeagent.apiclient.response_parser import MAX_HEAD_BYTES
-from nodeagent.apiclient.transport import ConnectionLost, Response
+from nodeagent.apiclient.transport import ConnectionLost, Response, reason_of
 
 _READ_BYTES = 64 * 1024
 _MOST_STREAMS = 100
@@ -64,7 +63,7 @@ class Http2Connection(asyncio.Protocol):
             if received := await reader.read():
                 self.data_received(received)
         except OSError as error:
-            self._lose(_reason(error))
+            self._lose(reason_of(error))
         if self._transport.is_closing():
             self._lose("server disconnected")
 
@@ -125,7 +124,7 @@ class Http2Connection(asyncio.Protocol):
         self._write()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._lose(_reason(exc) if isinstance(exc, OSError) else "server disconnected")
+        self._lose(reason_of(exc) if isinstance(exc, OSError) else "server disconnected")
 
     def _check(self) -> None:
         """Send a ping if nothing was received since the last check, and close a connection that is dead or unused."""
@@ -267,9 +266,3 @@ class _StatesAfterGoAway(H2ConnectionStateMachine):
 
 def _name(code: ErrorCodes | int | None) -> str:
     return code.name if isinstance(code, ErrorCodes) else str(code)
-
-
-def _reason(error: OSError) -> str:
-    if isinstance(error, ssl.SSLError):
-        return error.reason or str(error)
-    return error.strerror or str(error)

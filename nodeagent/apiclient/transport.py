@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
@@ -56,6 +57,13 @@ class Stream(Struct, frozen=True):
 
 class ConnectionLost(Exception):
     """The connection failed before the response was complete."""
+
+
+def reason_of(error: OSError) -> str:
+    """Return the text of an error of a connection."""
+    if isinstance(error, ssl.SSLError):
+        return error.reason or str(error)
+    return error.strerror or str(error)
 
 
 class Transport(Protocol):

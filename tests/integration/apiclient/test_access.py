@@ -7,7 +7,7 @@ import base64
 import json
 import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, closing
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from nodeagent.apiclient import Client, connect
 from nodeagent.apiclient.server_version import query_server_version
 from nodeagent.base.aio import SystemClock
 from nodeagent.base.tls import KeyPair, issue
-from nodeagent.contracts.api import Resource
+from nodeagent.contracts.api import Resource, WatchType
 from nodeagent.contracts.settings import NodeSettings
 from nodeagent.errors import ApiError, ApiUnavailable
 from nodeagent.testing.context import make_config
@@ -33,6 +33,8 @@ class Proxy:
     def __init__(self) -> None:
         self.targets: list[str] = []
         self.authorization: set[str] = set()
+        self.protocols: set[str | None] = set()
+        """Protocols that TLS has negotiated with the proxy."""
         self.port = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -51,6 +53,8 @@ class Proxy:
         method, target, _ = head[0].split()
         assert method == "CONNECT"
         self.targets.append(target)
+        if (encryption := writer.get_extra_info("ssl_object")) is not None:
+            self.protocols.add(encryption.selected_alpn_protocol())
         self.authorization |= {line.partition(": ")[2] for line in head if line.startswith("Proxy-Authorization")}
         far_reader, far_writer = await asyncio.open_connection("127.0.0.1", int(target.rpartition(":")[2]))
         writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
@@ -117,6 +121,14 @@ async def check(client: Client) -> None:
     assert (await client.get(NAMESPACES, "default", into=dict))["metadata"]["name"] == "default"
 
 
+async def check_watches(client: Client) -> None:
+    async with AsyncExitStack() as opened:
+        for _ in range(3):
+            watch = client.watch(NAMESPACES, into=dict, resource_version="0")
+            events = await opened.enter_async_context(aclosing(watch))  # type: ignore[type-var]
+            assert (await anext(events)).type == WatchType.ADDED
+
+
 async def test_proxy_of_the_kubeconfig_is_used_with_its_password(access: Kubeconfig, proxy: Proxy) -> None:
     access.cluster["proxy-url"] = f"http://user:secret@127.0.0.1:{proxy.port}"
 
@@ -139,12 +151,25 @@ async def test_proxy_with_tls_is_verified_with_the_certificate_authority(
     (tmp_path / "proxy.pem").write_bytes(pair.certificate + pair.key)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(tmp_path / "proxy.pem")
+    context.set_alpn_protocols(["h2", "http/1.1"])
 
     async with Proxy().serve(context) as proxy:
         access.cluster["proxy-url"] = f"https://127.0.0.1:{proxy.port}"
         client = access.connect()
         await check(client)
+        await check_watches(client)
         await client.close()
+
+    assert proxy.targets == [f"127.0.0.1:{access.port}"] * 2
+    assert proxy.protocols == {None}
+
+
+async def test_watches_share_a_connection_through_a_proxy(access: Kubeconfig, proxy: Proxy) -> None:
+    access.cluster["proxy-url"] = f"http://127.0.0.1:{proxy.port}"
+
+    client = access.connect()
+    await check_watches(client)
+    await client.close()
 
     assert proxy.targets == [f"127.0.0.1:{access.port}"]
 

@@ -84,7 +84,8 @@ class Http2Peer:
         return self._events
 
     def requests(self) -> list[dict[str, str]]:
-        return [dict(event.headers) for event in self.receive() if isinstance(event, RequestReceived)]  # type: ignore[arg-type]
+        received = [event.headers or [] for event in self.receive() if isinstance(event, RequestReceived)]
+        return [{str(name): str(value) for name, value in headers} for headers in received]
 
     def resets(self) -> list[int | None]:
         return [event.stream_id for event in self.receive() if isinstance(event, StreamReset)]
