@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import shutil
 import sys
 import tempfile
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from nodeagent.base.tls import generate_ca
 from tests.memory import memory_directory
 
 
@@ -32,6 +34,17 @@ def tmp_path(unit_path: Path) -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(dir=unit_path))
     yield path
     shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_system_certificate(unit_path: Path) -> Iterator[None]:
+    """Replace the certificate authorities of the host by one, as they take longer to load than a test."""
+    file = unit_path / "system-ca.crt"
+    file.write_bytes(generate_ca("system").certificate)
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("SSL_CERT_FILE", str(file))
+        environment.setenv("SSL_CERT_DIR", os.devnull)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
