@@ -16,7 +16,7 @@ import pytest
 
 from nodeagent.base.extras import MODULES
 from tests.integration.programs import IMAGE, NodeAgent, free_port, simple_pod, wait_until
-from tests.unit.test_extras import BLOCKER
+from tests.integration.test_extras import BLOCKER
 
 
 @pytest.fixture
