@@ -18,7 +18,7 @@ from tests.integration.programs import Program, wait_until
 PODS = 50
 IDLE_PODS, VOLUMES_PER_POD = 25, 10
 IDLE_VOLUMES = IDLE_PODS * VOLUMES_PER_POD
-IDLE_SECONDS, QUIET_SECONDS, PAUSE_SECONDS = 60.0, 30.0, 0.1
+QUIET_SECONDS, PAUSE_SECONDS = 30.0, 0.1
 DRIVER = "csi.bench"
 EMPTY, LOCAL, CSI = "empty", "local", "csi"
 KINDS = (EMPTY, LOCAL, CSI)
@@ -111,7 +111,7 @@ def _idle(node: Node, kind: str) -> float:
         watch.wait_running(pods, LIMIT_SECONDS)
         assert _mounted(node) >= IDLE_VOLUMES
         time.sleep(QUIET_SECONDS)
-        percent = idle_percent(node.agent, IDLE_SECONDS)
+        percent = idle_percent(node.agent)
         with Client(node.server) as later:  # The server has closed the idle connection.
             for pod in pods:
                 later.delete_pod(pod)
