@@ -145,6 +145,7 @@ class Client:
         resource_version: str,
         field_selector: str = "",
         label_selector: str = "",
+        patience_seconds: float = 0.0,
     ) -> AsyncIterator[WatchEvent[T]]:
         attempt = _attempt("watch", resource, namespace)
         length = random.randint(*WATCH_SECONDS)  # noqa: S311  (not for security)
@@ -155,7 +156,7 @@ class Client:
             "timeoutSeconds": str(length),
         }
         target = paths.target(resource, namespace, query=query)
-        await self._wait_for_rate("GET", target)
+        await self._wait_for_rate("GET", target, patience_seconds)
         request = Request("GET", target, {"Accept": self._accept(resource, ";stream=watch"), "User-Agent": self._agent})
         try:
             async with self._transport.stream(request, self._deadline, length + _WATCH_SLACK_SECONDS) as stream:
@@ -302,11 +303,11 @@ class Client:
         first = f"{self._content_type}{parameter}," if self._content_type != wire.JSON else ""
         return f"{first}{wire.JSON}"
 
-    async def _wait_for_rate(self, method: str, target: str) -> None:
+    async def _wait_for_rate(self, method: str, target: str, patience_seconds: float = 0.0) -> None:
         """Wait for the rate limit; a noticeable wait is logged."""
         host, started = self._transport.host, self._clock.now()
         with RATE_WAITS.time(self._clock.now, method, host):
-            await self._bucket.take()
+            await self._bucket.take(patience_seconds)
         if (waited := self._clock.now() - started) > _LOGGED_WAIT_SECONDS:
             level = logging.INFO if waited > _LONG_WAIT_SECONDS else v_level(3)
             _log.log(

@@ -136,6 +136,7 @@ class Api(Protocol):
         resource_version: str,
         field_selector: str = "",
         label_selector: str = "",
+        patience_seconds: float = 0.0,
     ) -> AsyncIterator[WatchEvent[T]]:
         """Stream changes after *resource_version* until the server ends the watch.
 
@@ -145,6 +146,7 @@ class Api(Protocol):
         :param resource_version: the version of a list or of the last event.
         :param field_selector: selector of objects, as for :meth:`list`.
         :param label_selector: selector of objects, as for :meth:`list`.
+        :param patience_seconds: time for which the rate limit prefers other requests to the start of the watch.
         :raises ApiGone: the resource version is too old; list again.
         :raises ApiUnavailable: the API server cannot be reached, or did not respond in time.
         :raises ApiError: the API server returned an error status.

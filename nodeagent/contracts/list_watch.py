@@ -27,6 +27,8 @@ async def follow(
     field_selector: str = "",
     listed: Callable[[list[PlainObject]], None],
     changed: Callable[[WatchEvent[PlainObject]], None],
+    failed: Callable[[ApiError], None] = lambda _error: None,
+    watch_patience_seconds: float = 0.0,
 ) -> None:
     """Report the selection once, then every change; after a gap report the complete selection again.
 
@@ -40,6 +42,8 @@ async def follow(
     :param field_selector: selector such as ``metadata.name=web``; empty selects all objects.
     :param listed: called with the complete selection.
     :param changed: called with each change.
+    :param failed: called with each error of a list, which is repeated.
+    :param watch_patience_seconds: time for which the rate limit prefers other requests to the watch.
     """
     pauses = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
     version, expired, failing = "", False, False
@@ -54,7 +58,14 @@ async def follow(
                 )
                 version, expired = listing.resource_version, False
                 listed(listing.items)
-            watch = api.watch(resource, namespace, into=dict, resource_version=version, field_selector=field_selector)
+            watch = api.watch(
+                resource,
+                namespace,
+                into=dict,
+                resource_version=version,
+                field_selector=field_selector,
+                patience_seconds=watch_patience_seconds,
+            )
             async for event in watch:
                 version = event.resource_version or version
                 if event.type is not WatchType.BOOKMARK:
@@ -65,6 +76,8 @@ async def follow(
         except ApiGone:
             version, expired = "", True
         except ApiError as error:
+            if not version:
+                failed(error)
             if not failing:
                 failing = True
                 _log.warning("Failed to watch", extra={**fields, "err": str(error)})

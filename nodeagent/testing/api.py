@@ -157,6 +157,7 @@ class FakeApi(Faults):
         resource_version: str,
         field_selector: str = "",
         label_selector: str = "",
+        patience_seconds: float = 0.0,
     ) -> AsyncIterator[WatchEvent[T]]:
         matches = _Matcher(namespace, field_selector, label_selector)
         return self._watch(resource, namespace, into, resource_version, matches)

@@ -6,7 +6,9 @@ Custom, since rate limiters on PyPI do not take the injected clock.
 from __future__ import annotations
 
 import asyncio
+from bisect import insort
 from collections.abc import Hashable
+from itertools import count
 
 from cachetools import LRUCache
 
@@ -20,7 +22,8 @@ class TokenBucket:
         self._qps, self._burst, self._clock = qps, max(1, burst), clock
         self._tokens = float(self._burst)
         self._updated = clock.now()
-        self._turn = asyncio.Lock()
+        self._waiting: list[tuple[float, int, asyncio.Event]] = []
+        self._numbers = count()
 
     def try_take(self) -> bool:
         """Consume a token if one is available, and return whether it was."""
@@ -32,13 +35,28 @@ class TokenBucket:
         self._tokens -= 1
         return True
 
-    async def take(self) -> None:
-        """Wait for a token and consume it; waiters are served in order of arrival."""
-        if self._qps <= 0:
+    async def take(self, patience_seconds: float = 0.0) -> None:
+        """Wait for a token and consume it; waiters are served in order of arrival.
+
+        :param patience_seconds: other waiters that arrive up to this time later are served first.
+        """
+        if not self._waiting and self.try_take():
             return
-        async with self._turn:
-            while not self.try_take():
-                await self._clock.sleep((1 - self._tokens) / self._qps)
+        own = (self._clock.now() + patience_seconds, next(self._numbers), asyncio.Event())
+        insort(self._waiting, own)
+        try:
+            while True:
+                if self._waiting[0] is not own:
+                    own[2].clear()
+                    await own[2].wait()
+                elif self.try_take():
+                    return
+                else:
+                    await self._clock.sleep((1 - self._tokens) / self._qps)
+        finally:
+            self._waiting.remove(own)
+            if self._waiting:
+                self._waiting[0][2].set()
 
     def _refill(self) -> None:
         now = self._clock.now()

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from nodeagent.contracts.api import SERVICES, Api, WatchEvent, WatchType
 from nodeagent.contracts.list_watch import follow
 from nodeagent.errors import ApiUnavailable
+from nodeagent_plugins.object_reader.first_read import FirstRead
 
 if TYPE_CHECKING:
     from nodeagent.contracts.context import NodeContext
 
-_FIRST_READ_SECONDS = 1.0
 _KEPT = ("clusterIP", "clusterIPs", "ports", "type")
 
 
@@ -22,7 +22,7 @@ class Services:
 
     def __init__(self, context: NodeContext, api: Api) -> None:
         self._context, self._api = context, api
-        self._listed = asyncio.Event()
+        self._first_read = FirstRead(context.clock)
         self._by_namespace: dict[str, dict[str, dict[str, Any]]] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -38,22 +38,28 @@ class Services:
         """
         self.start()
         try:
-            async with asyncio.timeout(_FIRST_READ_SECONDS):
-                await self._listed.wait()
-        except TimeoutError:
-            raise ApiUnavailable(
-                "services have not yet been read at least once, cannot construct environment variables"
-            ) from None
+            await self._first_read.wait()
+        except ApiUnavailable as error:
+            text = "services have not yet been read at least once, cannot construct environment variables"
+            raise ApiUnavailable(f"{text}: {error}") from None
         return list(self._by_namespace.get(namespace, {}).values())
 
     async def _follow(self) -> None:
-        await follow(self._api, SERVICES, "", clock=self._context.clock, listed=self._replace, changed=self._change)
+        await follow(
+            self._api,
+            SERVICES,
+            "",
+            clock=self._context.clock,
+            listed=self._replace,
+            changed=self._change,
+            failed=self._first_read.fail,
+        )
 
     def _replace(self, services: list[dict[str, Any]]) -> None:
         self._by_namespace = {}
         for service in services:
             self._put(service)
-        self._listed.set()
+        self._first_read.succeed()
 
     def _change(self, event: WatchEvent[dict[str, Any]]) -> None:
         if event.type is WatchType.DELETED:

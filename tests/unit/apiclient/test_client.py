@@ -333,6 +333,24 @@ async def test_requests_wait_for_the_rate_limit(transport: FakeTransport, clock:
     assert (immediately, later) == (3, 5)
 
 
+async def test_patient_watch_lets_other_requests_pass(transport: FakeTransport, clock: FakeClock) -> None:
+    client = Client(transport, clock, qps=1, burst=1)
+    await send_requests(client, 1)
+    watch = client.watch(PODS, "default", into=dict, resource_version="1", patience_seconds=5)
+    watching = asyncio.create_task(anext(aiter(watch), None))
+    await clock.settle()
+    sending = asyncio.create_task(send_requests(client, 2))
+
+    await clock.advance(2)
+    before = [request.target for request in transport.requests]
+    await sending
+    await clock.advance(1)
+
+    assert [target.partition("?")[0] for target in before] == ["/api/v1/nodes/n1"] * 3
+    assert "watch=1" in transport.requests[3].target
+    await watching
+
+
 async def test_client_with_another_rate_has_a_separate_limit(transport: FakeTransport, clock: FakeClock) -> None:
     client = Client(transport, clock, qps=1, burst=1)
     unlimited = client.with_rate(0, 0)

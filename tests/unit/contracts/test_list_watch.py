@@ -26,12 +26,17 @@ class Api:
         self.clock, self.watches, self.started = clock, list(watches), []
         self.lists: list[bool] = []
         self.versions: list[str] = []
+        self.list_errors: list[ApiError] = []
+        self.patience: set[float] = set()
 
     async def list(self, *_: Any, cached: bool, **__: Any) -> Listing:
         self.lists.append(cached)
+        if self.list_errors:
+            raise self.list_errors.pop(0)
         return Listing(str(len(self.lists)))
 
-    async def watch(self, *_: Any, resource_version: str, **__: Any) -> Any:
+    async def watch(self, *_: Any, resource_version: str, patience_seconds: float, **__: Any) -> Any:
+        self.patience.add(patience_seconds)
         self.started.append(self.clock.now())
         self.versions.append(resource_version)
         end = self.watches.pop(0) if self.watches else 1e9
@@ -44,10 +49,10 @@ class Api:
 
 
 @contextlib.asynccontextmanager
-async def following(api: Api, seconds: float) -> Any:
+async def following(api: Api, seconds: float, **arguments: Any) -> Any:
     changes: list[Any] = []
     task = asyncio.create_task(
-        follow(api, PODS, "default", clock=api.clock, listed=lambda _: None, changed=changes.append)  # type: ignore[arg-type]
+        follow(api, PODS, "default", clock=api.clock, listed=lambda _: None, changed=changes.append, **arguments)
     )
     await api.clock.advance(seconds)
     yield changes
@@ -88,3 +93,21 @@ async def test_quickly_ended_watch_is_followed_by_a_delay(clock: Any, seconds: f
     async with following(api, 10):
         first, second = api.started
         assert (second - first > seconds) == is_delayed
+
+
+async def test_each_error_of_a_list_is_reported_and_no_error_of_a_watch(clock: Any) -> None:
+    api, errors = Api(clock, ApiError("down", transient=True), ApiGone("too old")), list[str]()
+    api.list_errors = [ApiError("forbidden"), ApiError("throttled", transient=True)]
+
+    async with following(api, 60, failed=lambda error: errors.append(str(error))):
+        pass
+
+    assert errors == ["forbidden", "throttled"]
+
+
+async def test_each_watch_has_the_patience(clock: Any) -> None:
+    api = Api(clock, 2.0, ApiGone("too old"))
+
+    async with following(api, 10, watch_patience_seconds=5.0):
+        assert len(api.started) == 3
+        assert api.patience == {5.0}

@@ -10,7 +10,6 @@ import pytest
 
 from nodeagent.contracts.context import AgentContext
 from nodeagent.testing import FakeApi, FakeClock, FakePodDirectory, make_config, make_context
-from nodeagent_plugins.object_reader import services, watching
 from nodeagent_plugins.object_reader.reader import Reader
 
 MakeReader = Callable[..., Reader]
@@ -39,12 +38,9 @@ async def make_reader(
     api: FakeApi,
     node: dict[str, Any],
     pods: FakePodDirectory,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[MakeReader]:
     """Return a function that creates a reader with a strategy."""
     contexts: list[AgentContext] = []
-    monkeypatch.setattr(watching, "FIRST_READ_SECONDS", 0.02)
-    monkeypatch.setattr(services, "_FIRST_READ_SECONDS", 0.02)
 
     def make(strategy: str = "Watch", **config: Any) -> Reader:
         fields = make_config(config_map_and_secret_change_detection_strategy=strategy, **config)

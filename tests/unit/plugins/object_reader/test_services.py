@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from nodeagent.contracts.api import SERVICES
 from nodeagent.errors import ApiUnavailable
 from nodeagent.testing import FakeApi, FakeClock, make_pod
+from nodeagent_plugins.object_reader.first_read import RETRY_SECONDS
 
 from .conftest import MakeReader
 
@@ -46,8 +49,10 @@ async def test_services_are_unavailable_before_the_first_list(
 ) -> None:
     api.outage = True
     reader = make_reader()
-    with pytest.raises(ApiUnavailable, match="have not yet been read"):
-        await reader.services("default")
+    read = asyncio.create_task(reader.services("default"))
+    await clock.advance(RETRY_SECONDS)
+    with pytest.raises(ApiUnavailable, match=r"have not yet been read.*does not respond"):
+        await read
 
     api.outage = False
     await clock.advance(5)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nodeagent.contracts.api import CONFIG_MAPS, SECRETS
-from nodeagent.errors import ApiUnavailable, ConfigError
+from nodeagent.errors import ApiError, ApiUnavailable, ConfigError
 from nodeagent.model.pod import Pod
 from nodeagent.testing import FakeApi, FakeClock, FakePodDirectory, make_config, make_context, make_pod
 from nodeagent_plugins import object_reader
+from nodeagent_plugins.object_reader.first_read import LONGEST_SECONDS, RETRY_SECONDS
 from nodeagent_plugins.object_reader.reader import Reader, StandaloneReader
 
 from .conftest import MakeReader
@@ -134,13 +136,80 @@ async def test_missing_object_returns_none(make_reader: MakeReader, strategy: st
 
 
 @pytest.mark.parametrize("strategy", ["Get", "Cache", "Watch"])
-async def test_unreachable_server_is_reported(make_reader: MakeReader, api: FakeApi, strategy: str) -> None:
+async def test_unreachable_server_is_reported(
+    make_reader: MakeReader, api: FakeApi, clock: FakeClock, strategy: str
+) -> None:
     api.outage = True
     reader = make_reader(strategy)
     reader.register_pod(pod_with())
 
+    read = asyncio.create_task(value(reader))
+    await clock.advance(RETRY_SECONDS)
+
+    with pytest.raises(ApiUnavailable, match="does not respond"):
+        await read
+
+
+async def test_first_read_waits_for_a_slow_server(make_reader: MakeReader, api: FakeApi, clock: FakeClock) -> None:
+    put(api, "1")
+    api.hang("list")
+    reader = make_reader("Watch")
+    reader.register_pod(pod_with())
+    read = asyncio.create_task(value(reader))
+
+    await clock.advance(30)
+    waiting = not read.done()
+    api.recover("list")
+    await clock.settle()
+
+    assert waiting
+    assert await read == "1"
+
+
+async def test_first_read_ends_without_a_response(make_reader: MakeReader, api: FakeApi, clock: FakeClock) -> None:
+    api.hang("list")
+    reader = make_reader("Watch")
+    reader.register_pod(pod_with())
+
+    read = asyncio.create_task(value(reader))
+    await clock.advance(LONGEST_SECONDS)
+
+    with pytest.raises(ApiUnavailable, match='"default/cm" has not been read from the API server yet: no response'):
+        await read
+
+
+async def test_first_read_waits_for_the_retry_of_a_failed_one(
+    make_reader: MakeReader, api: FakeApi, clock: FakeClock, pods: FakePodDirectory
+) -> None:
+    put(api, "1")
+    api.fail("list", ApiError("forbidden", code=403), times=3)  # Of the config map, the secret and the services.
+    reader = make_reader("Watch")
+    reader.register_pod(pod_with())
+
+    read = asyncio.create_task(value(reader))
+    await clock.advance(RETRY_SECONDS)
+
+    assert await read == "1"
+    assert pods.triggered == []
+
+
+async def test_object_that_could_not_be_read_triggers_a_sync_once_it_is_read(
+    make_reader: MakeReader, api: FakeApi, clock: FakeClock, pods: FakePodDirectory
+) -> None:
+    put(api, "1")
+    api.outage = True
+    reader, pod = make_reader("Watch"), pod_with()
+    reader.register_pod(pod)
+    read = asyncio.create_task(value(reader))
+    await clock.advance(RETRY_SECONDS)
     with pytest.raises(ApiUnavailable):
-        await reader.config_map("default", "cm")
+        await read
+
+    api.outage = False
+    await clock.advance(30)
+
+    assert pods.triggered == [pod.uid]
+    assert await value(reader) == "1"
 
 
 @pytest.mark.parametrize("strategy", ["Get", "Cache", "Watch"])
