@@ -63,6 +63,7 @@ from nodeagent_plugins.pod_sync.volume_groups import with_volume_groups
 
 CONFIG_ERROR = "CreateContainerConfigError"
 IMAGE_RETRY_SECONDS = 10.0
+STATIC_POD_SERVICES_SECONDS = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -384,22 +385,27 @@ class ContainerStarter:
         return environment
 
     async def _services(self, pod: Pod) -> Sequence[Mapping[str, Any]]:
-        """Return the services whose variables *pod* gets; only pods from the API require the service cache."""
+        """Return the services whose variables *pod* gets; only pods from the API require the service cache.
+
+        The API server may itself be a static pod, which must not wait for it.
+        """
         if self._context.api is None:
             return ()
         objects = self._context.objects
+        source = (pod.metadata.annotations or {}).get(identity.current().label("config.source"), "api")
+        requires_services = source == "api"
         try:
-            master = [
-                service
-                for service in await objects.services("default")
-                if service["metadata"]["name"] == "kubernetes" or pod.namespace == "default"
-            ]
-            if pod.spec.enable_service_links is False:
-                return [service for service in master if service["metadata"]["name"] == "kubernetes"]
-            return master if pod.namespace == "default" else [*master, *await objects.services(pod.namespace)]
-        except ApiError:
-            source = (pod.metadata.annotations or {}).get(identity.current().label("config.source"), "api")
-            if source == "api":
+            async with asyncio.timeout(None if requires_services else STATIC_POD_SERVICES_SECONDS):
+                master = [
+                    service
+                    for service in await objects.services("default")
+                    if service["metadata"]["name"] == "kubernetes" or pod.namespace == "default"
+                ]
+                if pod.spec.enable_service_links is False:
+                    return [service for service in master if service["metadata"]["name"] == "kubernetes"]
+                return master if pod.namespace == "default" else [*master, *await objects.services(pod.namespace)]
+        except (ApiError, TimeoutError):
+            if requires_services:
                 raise
             return ()
 

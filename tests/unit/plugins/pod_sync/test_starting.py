@@ -29,6 +29,7 @@ from nodeagent.errors import (
     RuntimeUnavailable,
 )
 from nodeagent.testing import FakeApi, make_config, make_container, make_pod
+from nodeagent_plugins.pod_sync import starting
 from nodeagent_plugins.pod_sync.labels import (
     ANNOTATION_DELETION_GRACE,
     ANNOTATION_MESSAGE_PATH,
@@ -78,6 +79,17 @@ async def test_only_api_pods_wait_for_the_service_cache(make_bench):
 
     assert waiting.waiting["main"].reason == "CreateContainerConfigError"
     assert static.error is None
+
+
+async def test_static_pod_starts_while_the_api_server_does_not_respond(make_bench, monkeypatch):
+    monkeypatch.setattr(starting, "STATIC_POD_SERVICES_SECONDS", 0.01)
+    bench = make_bench(context={"api": FakeApi()})
+    bench.context.objects.hang("services")
+
+    static = await bench.sync(make_pod(annotations={"kubernetes.io/config.source": "file"}))
+
+    assert static.error is None
+    assert len(bench.made()) == 1
 
 
 async def test_commands_are_expanded_and_limits_default_to_the_node(make_bench):
