@@ -21,6 +21,7 @@ from benchmarks import (
     heartbeats,
     host,
     latency,
+    mounted_objects,
     one_pod,
     plugin_calls,
     plugin_costs,
@@ -41,6 +42,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "embedded_runtime": embedded_runtime,
     "static_pods": static_pods,
     "api_pods": api_pods,
+    "mounted_objects": mounted_objects,
     "one_pod": one_pod,
     "latency": latency,
     "claims": claims,
@@ -59,7 +61,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "heartbeats": heartbeats,
 }
 RECORDED_RUNS = 3
-COMPARED = frozenset(["static_pods", "api_pods", "one_pod", "api_server", "watchers", "heartbeats"])
+COMPARED = frozenset(["static_pods", "api_pods", "mounted_objects", "one_pod", "api_server", "watchers", "heartbeats"])
 """Benchmarks that can also measure the kubelet and kube-apiserver."""
 
 

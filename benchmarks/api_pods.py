@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from benchmarks.api import Client, PodWatch
 from benchmarks.figures import Figure, percentile
-from benchmarks.node import LIMIT_SECONDS, PODS, SETTLE_SECONDS, bench_pod, idle_percent, names, started_node
+from benchmarks.node import LIMIT_SECONDS, PODS, SETTLE_SECONDS, Node, bench_pod, idle_percent, names, started_node
 
 FIGURES = (
     Figure("all_running", f"{PODS} API pods: all Running", "s", "5.1", at_most=5.1, matches=True),
@@ -27,21 +29,7 @@ def run() -> dict[str, float]:
     with started_node(with_api=True) as node, PodWatch(node.server) as watch, Client(node.server) as client:
         agent, server, pods = node.agent, node.server, names()
         time.sleep(SETTLE_SECONDS)
-
-        cpu, server_cpu, started = agent.cpu_seconds(), server.cpu_seconds(), time.monotonic()
-        created = {}
-        for name in pods:
-            client.create_pod(bench_pod(name, nodeName=agent.node))
-            created[name] = time.monotonic()
-        watch.wait_running(pods, LIMIT_SECONDS)
-        waits = [watch.running_at[name] - created[name] for name in pods]
-        result = {
-            "all_running": max(watch.running_at.values()) - started,
-            "p50_running": percentile(waits, 0.5),
-            "p99_running": percentile(waits, 0.99),
-            "start_cpu": agent.cpu_seconds() - cpu,
-            "server_cpu": server.cpu_seconds() - server_cpu,
-        }
+        result = start_pods(node, watch, client, [bench_pod(name, nodeName=agent.node) for name in pods])
         time.sleep(SETTLE_SECONDS)
 
         server_cpu, idle_since = server.cpu_seconds(), time.monotonic()
@@ -56,3 +44,21 @@ def run() -> dict[str, float]:
         result["removed"] = max(watch.deleted_at.values()) - started
         result["stop_cpu"] = agent.cpu_seconds() - cpu
         return result
+
+
+def start_pods(node: Node, watch: PodWatch, client: Client, pods: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Create *pods* and return the figures of their start."""
+    cpu, server_cpu, started = node.agent.cpu_seconds(), node.server.cpu_seconds(), time.monotonic()
+    created = {}
+    for pod in pods:
+        client.create_pod(pod)
+        created[pod["metadata"]["name"]] = time.monotonic()
+    watch.wait_running(created, LIMIT_SECONDS)
+    waits = [watch.running_at[name] - at for name, at in created.items()]
+    return {
+        "all_running": max(watch.running_at.values()) - started,
+        "p50_running": percentile(waits, 0.5),
+        "p99_running": percentile(waits, 0.99),
+        "start_cpu": node.agent.cpu_seconds() - cpu,
+        "server_cpu": node.server.cpu_seconds() - server_cpu,
+    }

@@ -1,0 +1,61 @@
+"""Fifty API pods that each mount a ConfigMap and a Secret of their own: start, and updates of all objects."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from benchmarks.api import Client, PodWatch
+from benchmarks.api_pods import start_pods
+from benchmarks.figures import Figure
+from benchmarks.node import LIMIT_SECONDS, PODS, SETTLE_SECONDS, Node, bench_pod, names, started_node
+from tests.integration.programs import wait_until
+
+_NAMESPACE = "/api/v1/namespaces/default"
+_PLURALS = {"configmap": "configmaps", "secret": "secrets"}
+
+FIGURES = (
+    Figure("all_running", f"{PODS} API pods with objects of their own: all Running", "s"),
+    Figure("p50_running", "creation until Running, median", "s"),
+    Figure("p99_running", "creation until Running, p99", "s"),
+    Figure("start_cpu", "agent CPU until all are Running", "s"),
+    Figure("server_cpu", "API server CPU until all are Running", "s"),
+    Figure("updated", f"update of {2 * PODS} objects until the last volume has it", "s"),
+)
+
+
+def run() -> dict[str, float]:
+    with started_node(with_api=True) as node, PodWatch(node.server) as watch, Client(node.server) as client:
+        for name in names():
+            client.request("POST", f"{_NAMESPACE}/configmaps", {"metadata": {"name": name}, "data": {"value": "1"}})
+            client.request("POST", f"{_NAMESPACE}/secrets", {"metadata": {"name": name}, "stringData": {"value": "1"}})
+        time.sleep(SETTLE_SECONDS)
+        result = start_pods(node, watch, client, [_pod(name, node.agent.node) for name in names()])
+        time.sleep(SETTLE_SECONDS)
+        return result | {"updated": _update(node, client)}
+
+
+def _pod(name: str, node_name: str) -> dict[str, Any]:
+    pod = bench_pod(name, nodeName=node_name)
+    pod["spec"]["volumes"] = [
+        {"name": "configmap", "configMap": {"name": name}},
+        {"name": "secret", "secret": {"secretName": name}},
+    ]
+    mounts = [{"name": kind, "mountPath": f"/data/{kind}"} for kind in _PLURALS]
+    pod["spec"]["containers"][0]["volumeMounts"] = mounts
+    return pod
+
+
+def _update(node: Node, client: Client) -> float:
+    """Return the time from the first update of an object until all volumes have the new content."""
+    started = time.monotonic()
+    for name in names():
+        client.request("PUT", f"{_NAMESPACE}/configmaps/{name}", {"metadata": {"name": name}, "data": {"value": "2"}})
+        client.request(
+            "PUT", f"{_NAMESPACE}/secrets/{name}", {"metadata": {"name": name}, "stringData": {"value": "2"}}
+        )
+    volumes = [*node.agent.root.glob("pods/*/volumes/kubernetes.io~*/*/value")]
+    if len(volumes) != 2 * PODS:
+        raise RuntimeError(f"{len(volumes)} volumes instead of {2 * PODS}")
+    wait_until(lambda: all(file.read_text() == "2" for file in volumes), "volumes are updated", LIMIT_SECONDS)
+    return time.monotonic() - started
