@@ -439,7 +439,7 @@ class Actions:
         self._after(seconds, lambda: setattr(plugin, name, False))
 
     def jump_clock(self, seconds: float) -> None:
-        self._node.clock.offset_seconds += seconds
+        self._node.clock.jump(seconds)
 
     def _delay_stops(self, seconds: float, end: Any) -> None:
         """End a fault, because of which containers may be stopped later than intended."""

@@ -24,6 +24,8 @@ class ContainerOrder:
         self._specs: dict[str, Mapping[str, Any]] = {}
         self._passed: dict[str, set[str]] = {}
         """By sandbox, the init containers that have succeeded and the sidecars that have started."""
+        self._repeatable: dict[str, set[str]] = {}
+        """By sandbox, the init containers that succeeded while they were stopped because their state was unknown."""
         self._pending: dict[str, set[str]] = {}
         """By sandbox, the containers that may have been about to start when all of them had to start again."""
 
@@ -59,6 +61,7 @@ class ContainerOrder:
         """Drop all records of other pods and sandboxes."""
         self._specs = {uid: spec for uid, spec in self._specs.items() if uid in retained}
         self._passed = {sandbox: names for sandbox, names in self._passed.items() if sandbox in sandboxes}
+        self._repeatable = {sandbox: names for sandbox, names in self._repeatable.items() if sandbox in sandboxes}
         self._pending = {sandbox: names for sandbox, names in self._pending.items() if sandbox in sandboxes}
 
     def ended(self, container: Container) -> None:
@@ -68,6 +71,8 @@ class ContainerOrder:
             self._pending[container.sandbox.id] = self._starting(container)
         elif container.exit_code == 0 and not self._is_sidecar(container):
             self._pass(container)
+            if container.was_misreported and container.stopping_since is not None:
+                self._repeatable.setdefault(container.sandbox.id, set()).add(container.name)
 
     def is_pending(self, container: Container) -> bool:
         """Return whether a container may start although all containers of its pod have to start again.
@@ -101,7 +106,7 @@ class ContainerOrder:
                 return f"container {name} of pod {uid} starts before {earlier['name']} has passed"
         if spec is None or self._is_sidecar(container) or not self._is_init(container):
             return ""
-        if name in passed:
+        if name in passed and name not in self._repeatable.get(container.sandbox.id, ()):
             return f"container {name} of pod {uid} runs again although it has succeeded"
         if names := [each.name for each in self._others(container) if each.name.startswith("main")]:
             return f"container {name} of pod {uid} starts while {names} run"

@@ -131,6 +131,20 @@ def test_sidecar_is_stopped_when_the_others_had_their_grace_period(now, delayed,
     assert problem == ("" if permitted else "sidecar-0 of pod a is stopped while main-0 has time to end")
 
 
+@pytest.mark.parametrize(
+    ("misreported", "requested_at", "permitted"), [(True, 9.0, True), (True, None, False), (False, 9.0, False)]
+)
+def test_success_during_the_stop_of_an_unknown_container_may_be_repeated(misreported, requested_at, permitted):
+    pod = Pod(init=1)
+    pod.start("init-0")
+    container = pod.find("init-0")
+    container.was_misreported, container.requested_at = misreported, requested_at
+    pod.end("init-0")
+
+    assert (pod.start("init-0") == "") == permitted
+    assert pod.start("main-0") == ""
+
+
 def test_sidecar_in_an_unknown_state_may_be_stopped():
     pod = Pod(sidecars=1)
     pod.start("sidecar-0")

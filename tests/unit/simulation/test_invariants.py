@@ -1,5 +1,6 @@
 """Tests for the invariants of a simulated node: each violation is recorded, permitted behavior is not."""
 
+from math import inf
 from types import SimpleNamespace
 
 import pytest
@@ -297,17 +298,19 @@ def test_hook_is_part_of_the_grace_period(host, now, permitted):
 
 
 @pytest.mark.parametrize(
-    ("now", "jump", "violation"),
+    ("now", "jumped_at", "offset", "violation"),
     [
-        (59.0, 0.0, ""),
-        (58.9, 0.0, "the deadline of pod a is exceeded after 58.9 of 60 s"),
-        (58.9, 3600.0, ""),
+        (59.0, -inf, 0.0, ""),
+        (58.9, -inf, 0.0, "the deadline of pod a is exceeded after 58.9 of 60 s"),
+        (158.9, 90.0, -100.0, "the deadline of pod a is exceeded after 58.9 of 60 s"),
+        (158.9, 98.9, -100.0, ""),
+        (58.9, 50.0, 3600.0, ""),
     ],
 )
-def test_early_end_because_of_the_deadline_is_a_violation(host, now, jump, violation):
+def test_early_end_because_of_the_deadline_is_a_violation(host, now, jumped_at, offset, violation):
     spec = {"activeDeadlineSeconds": 60}
     host.add("a", spec=spec)
-    host.loop.now, host.clock.offset_seconds = now, jump
+    host.loop.now, host.clock.jumped_at, host.clock.offset_seconds = now, jumped_at, offset
 
     host.change("a", spec=spec, phase="Failed", status={"reason": "DeadlineExceeded", "startTime": START})
 
