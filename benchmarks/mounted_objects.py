@@ -1,4 +1,4 @@
-"""Fifty API pods that each mount a ConfigMap and a Secret of their own: start, and updates of all objects."""
+"""Fifty API pods that each mount a dedicated ConfigMap and Secret: start, and updates of all objects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAMESPACE = "/api/v1/namespaces/default"
 _PLURALS = {"configmap": "configmaps", "secret": "secrets"}
 
 FIGURES = (
-    Figure("all_running", f"{PODS} API pods with objects of their own: all Running", "s"),
+    Figure("all_running", f"{PODS} API pods with dedicated objects: all Running", "s"),
     Figure("p50_running", "creation until Running, median", "s"),
     Figure("p99_running", "creation until Running, p99", "s"),
     Figure("start_cpu", "agent CPU until all are Running", "s"),

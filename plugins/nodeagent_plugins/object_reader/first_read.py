@@ -29,7 +29,7 @@ class FirstRead:
         self._error = ""
 
     def succeed(self) -> None:
-        """Let the readers continue."""
+        """Record the list; readers continue."""
         self._listed.set()
         self._attempted.set()
 
@@ -40,7 +40,7 @@ class FirstRead:
 
     @property
     def done(self) -> bool:
-        """Whether the selection has been listed."""
+        """True once the selection has been listed."""
         return self._listed.is_set()
 
     async def wait(self, seconds: float = LONGEST_SECONDS, retry_seconds: float = RETRY_SECONDS) -> None:
