@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from math import inf
 
 from nodeagent.simulation.disks import CAPACITY_BYTES, HIGH_PERCENT, IMAGEFS, LEAST_PERCENT, LOW_PERCENT
 from nodeagent.simulation.lows import Lows
@@ -15,7 +16,7 @@ DETECTION_SECONDS = 300.0
 COLLECTION_SECONDS = 60.0
 """Longest time from the start of a collection until it removes its last image, without a fault of the runtime."""
 USED_SECONDS = 30.0
-"""Time after which the agent must have observed that a container uses an image."""
+"""Time after which the agent must have observed that a container uses an image, or that none uses it any more."""
 CONTAINERS_BYTES = 2 << 30
 """Space that removed containers can release during a collection."""
 _DISTURBED_SECONDS = 240.0
@@ -35,6 +36,8 @@ class ImageRemovals:
         self._node, self._verify, self._delays = node, verify, delays
         self._full, self._pressure = Lows(), Lows()
         self._first_seen: dict[str, float] = {}
+        self._last_used: dict[str, float] = {}
+        """Times of the last observed containers by image: the agent lists them before it decides."""
         self._present_since: dict[str, float] = {}
         """Times since which images are present: the agent may not observe that one was removed and pulled again."""
 
@@ -46,6 +49,7 @@ class ImageRemovals:
         for name in self._node.runtime.images:
             self._first_seen.setdefault(name, now)
         self._present_since = {name: self._present_since.get(name, now) for name in self._node.runtime.images}
+        self._last_used |= {each.config.image.image: now for each in self._node.runtime.containers.values()}
 
     def removing(self, name: str) -> None:
         """Verify that the agent may remove an image now."""
@@ -71,7 +75,7 @@ class ImageRemovals:
         needed = self._needed()
         age = MINIMUM_AGE_SECONDS + DETECTION_SECONDS + COLLECTION_SECONDS
         images = [name for name in self._node.runtime.images if name not in needed and not self._users(name)]
-        return [name for name in images if self._is_old(name, age)]
+        return [name for name in images if self._is_old(name, age) and self._is_unused(name, USED_SECONDS)]
 
     def _users(self, name: str) -> list[Container]:
         return [each for each in self._node.runtime.containers.values() if each.config.image.image == name]
@@ -87,6 +91,10 @@ class ImageRemovals:
         """Return whether this process of the agent has known an image for some time."""
         since = max(self._present_since.get(name, 0.0), self._node.started_at)
         return self._node.loop.time() - since >= seconds
+
+    def _is_unused(self, name: str, seconds: float) -> bool:
+        """Return whether no container has used an image for some time."""
+        return self._node.loop.time() - self._last_used.get(name, -inf) >= seconds
 
     def _was_disturbed(self, now: float, seconds: float) -> bool:
         return any(start <= now and end >= now - seconds for start, end in self._delays)

@@ -7,6 +7,9 @@ import time
 from datetime import UTC, datetime
 from typing import Protocol
 
+TIMER_SECONDS = 0.001
+"""Resolution of the timers of uvloop, which end up to this time early."""
+
 
 class Clock(Protocol):
     """Monotonic time for durations, wall time for timestamps."""
@@ -20,7 +23,7 @@ class Clock(Protocol):
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait *seconds*; a value of 0 or less yields to other tasks once."""
+        """Wait at least *seconds*; a value of 0 or less yields to other tasks once."""
         ...
 
     async def sleep_until(self, due: float) -> None:
@@ -38,7 +41,10 @@ class SystemClock:
         return datetime.now(UTC)
 
     async def sleep(self, seconds: float) -> None:
+        due = self.now() + seconds
         await asyncio.sleep(max(0.0, seconds))
+        if (left := due - self.now()) > 0:
+            await self.sleep(max(left, TIMER_SECONDS))
 
     async def sleep_until(self, due: float) -> None:
         await self.sleep(due - self.now())

@@ -163,6 +163,22 @@ def test_old_unused_images_can_be_removed_before_evictions(tmp_path, offset, del
     assert removals.removable() == removable
 
 
+@pytest.mark.parametrize(("unused_seconds", "removable"), [(30.0, ["old"]), (29.0, [])])
+def test_image_whose_last_container_was_just_removed_may_be_left(host, unused_seconds, removable):
+    removals = ImageRemovals(host, lambda *_: None, [])
+    host.pull("old")
+    config = cri.ContainerConfig(metadata=cri.ContainerMetadata(name="web"), image=cri.ImageSpec(image="old"))
+    host.runtime.containers["c"] = Container("c", host.sandbox("a"), config, 0)
+    host.loop.now = 1000.0
+    removals.observe()
+    host.loop.now += 500.0
+    removals.observe()
+    del host.runtime.containers["c"]
+    host.loop.now += unused_seconds
+
+    assert removals.removable() == removable
+
+
 @pytest.mark.parametrize(("age", "removable"), [(480.0, ["old"]), (479.0, [])])
 def test_image_that_was_pulled_again_is_new(host, age, removable):
     removals = ImageRemovals(host, lambda *_: None, [])
