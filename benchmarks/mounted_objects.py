@@ -12,7 +12,6 @@ from benchmarks.node import LIMIT_SECONDS, PODS, SETTLE_SECONDS, Node, bench_pod
 from tests.integration.programs import wait_until
 
 _NAMESPACE = "/api/v1/namespaces/default"
-_PLURALS = {"configmap": "configmaps", "secret": "secrets"}
 
 FIGURES = (
     Figure("all_running", f"{PODS} API pods with dedicated objects: all Running", "s"),
@@ -27,12 +26,21 @@ FIGURES = (
 def run() -> dict[str, float]:
     with started_node(with_api=True) as node, PodWatch(node.server) as watch, Client(node.server) as client:
         for name in names():
-            client.request("POST", f"{_NAMESPACE}/configmaps", {"metadata": {"name": name}, "data": {"value": "1"}})
-            client.request("POST", f"{_NAMESPACE}/secrets", {"metadata": {"name": name}, "stringData": {"value": "1"}})
+            for plural, content in _objects(name, "1"):
+                client.request("POST", f"{_NAMESPACE}/{plural}", content)
         time.sleep(SETTLE_SECONDS)
         result = start_pods(node, watch, client, [_pod(name, node.agent.node) for name in names()])
         time.sleep(SETTLE_SECONDS)
         return result | {"updated": _update(node, client)}
+
+
+def _objects(name: str, value: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return the ConfigMap and the Secret of a pod, each with its resource."""
+    metadata, content = {"name": name}, {"value": value}
+    return [
+        ("configmaps", {"metadata": metadata, "data": content}),
+        ("secrets", {"metadata": metadata, "stringData": content}),
+    ]
 
 
 def _pod(name: str, node_name: str) -> dict[str, Any]:
@@ -41,7 +49,7 @@ def _pod(name: str, node_name: str) -> dict[str, Any]:
         {"name": "configmap", "configMap": {"name": name}},
         {"name": "secret", "secret": {"secretName": name}},
     ]
-    mounts = [{"name": kind, "mountPath": f"/data/{kind}"} for kind in _PLURALS]
+    mounts = [{"name": volume["name"], "mountPath": f"/data/{volume['name']}"} for volume in pod["spec"]["volumes"]]
     pod["spec"]["containers"][0]["volumeMounts"] = mounts
     return pod
 
@@ -50,10 +58,8 @@ def _update(node: Node, client: Client) -> float:
     """Return the time from the first update of an object until all volumes have the new content."""
     started = time.monotonic()
     for name in names():
-        client.request("PUT", f"{_NAMESPACE}/configmaps/{name}", {"metadata": {"name": name}, "data": {"value": "2"}})
-        client.request(
-            "PUT", f"{_NAMESPACE}/secrets/{name}", {"metadata": {"name": name}, "stringData": {"value": "2"}}
-        )
+        for plural, content in _objects(name, "2"):
+            client.request("PUT", f"{_NAMESPACE}/{plural}/{name}", content)
     volumes = [*node.agent.root.glob("pods/*/volumes/kubernetes.io~*/*/value")]
     if len(volumes) != 2 * PODS:
         raise RuntimeError(f"{len(volumes)} volumes instead of {2 * PODS}")
