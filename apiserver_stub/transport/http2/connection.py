@@ -41,6 +41,8 @@ _WINDOW_BYTES = 1 << 20
 """Flow-control window of a connection; a stream has the protocol's default of 64 KiB."""
 _DEFAULT_WINDOW_BYTES = (1 << 16) - 1
 _MAX_HEAD_BYTES = 1 << 20
+_BATCH_BYTES = 16 << 10
+"""Amount of data, the maximum of a TLS record, from which events are not kept for those of other streams."""
 _FAREWELL_SECONDS = 1.0
 """Time between GOAWAY and closing the connection."""
 _MOST_RESETS, _RESETS_A_SECOND = 200, 10.0
@@ -112,6 +114,10 @@ class Http2Connection(asyncio.Protocol):
         """The last stream that is served, after GOAWAY."""
         self._full = False
         """The transport's write buffer is full."""
+        self._queued_bytes = 0
+        """Data of responses that is not yet passed to the transport."""
+        self._writing: asyncio.Handle | None = None
+        """Passes data to the transport in the next iteration of the event loop."""
         self._timer: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
         self._resets = _Meter(_MOST_RESETS, _RESETS_A_SECOND)
@@ -146,9 +152,9 @@ class Http2Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._transport = None
-        for timer in (self._timer, self._stalled):
-            if timer is not None:
-                timer.cancel()
+        for handle in (self._timer, self._stalled, self._writing):
+            if handle is not None:
+                handle.cancel()
         self._lose_streams()
         self._closed()
 
@@ -318,6 +324,15 @@ class Http2Connection(asyncio.Protocol):
             self._send_some(stream)
             self._write()
 
+    def flush_soon(self, stream: Http2Request) -> None:
+        if stream.number not in self._streams:
+            return
+        self._send_some(stream)
+        if self._queued_bytes >= _BATCH_BYTES:
+            self._write()
+        elif self._writing is None:
+            self._writing = self._loop.call_soon(self._write)
+
     def acknowledge(self, stream: Http2Request, size: int) -> None:
         if size and self._transport is not None:
             self._h2.acknowledge_received_data(size, stream.number)
@@ -398,6 +413,7 @@ class Http2Connection(asyncio.Protocol):
             del unsent[:size]
             stream.ended = stream.responded and not unsent
             h2.send_data(number, piece, end_stream=stream.ended)
+            self._queued_bytes += size
         if unsent:
             self._blocked[number] = stream
         elif stream.responded and not stream.ended:
@@ -408,6 +424,10 @@ class Http2Connection(asyncio.Protocol):
             self._handled(stream)
 
     def _write(self) -> None:
+        self._queued_bytes = 0
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None
         data = self._h2.data_to_send()
         if data and self._transport is not None:
             self._transport.write(data)

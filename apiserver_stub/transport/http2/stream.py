@@ -32,6 +32,9 @@ class Frames(Protocol):
     def flush(self, stream: Http2Request) -> None:
         """Send as much of the response as flow control allows."""
 
+    def flush_soon(self, stream: Http2Request) -> None:
+        """Send it together with data of other streams that are written in this iteration of the event loop."""
+
     def acknowledge(self, stream: Http2Request, size: int) -> None:
         """Allow the client to send *size* more bytes."""
 
@@ -196,7 +199,7 @@ class Http2Request(HttpRequest):
         """
         self._check()
         self.unsent += data
-        self._frames.flush(self)
+        self._frames.flush_soon(self)
         if len(self.unsent) <= HIGH_WATER_BYTES:
             return
         self._writes.pause()

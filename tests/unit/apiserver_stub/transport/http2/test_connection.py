@@ -202,12 +202,40 @@ async def test_response_chunks_are_sent_when_written() -> None:
     response = harness.handled[0].http.start(200, [])
     for count, piece in enumerate((b"one", b"two"), 1):
         await response.write(piece)
-        harness.exchange()
+        await harness.settle()
         assert len(harness.seen(DataReceived, number)) == count
     response.end()
     harness.exchange()
     assert harness.body(number) == b"onetwo"
     assert harness.seen(StreamEnded, number)
+
+
+async def test_small_chunks_of_several_streams_are_written_together() -> None:
+    harness = Harness()
+    numbers = [await harness.send() for _ in range(3)]
+    responses = [handled.http.start(200, []) for handled in harness.handled]
+    writes: list[bytes] = []
+    harness.line.write = lambda data: writes.append(bytes(data))  # type: ignore[method-assign]
+
+    for response in responses:
+        await response.write(b"event")
+    await asyncio.sleep(0)
+
+    assert len(writes) == 1
+    harness.line.written += writes[0]
+    harness.exchange()
+    assert [harness.body(number) for number in numbers] == [b"event"] * 3
+
+
+async def test_large_chunks_are_written_immediately() -> None:
+    harness = Harness()
+    await harness.send()
+    response = harness.handled[0].http.start(200, [])
+    chunk = b"x" * (20 << 10)
+
+    await response.write(chunk)
+
+    assert len(harness.line.written) > len(chunk)
 
 
 async def test_response_to_head_has_no_body() -> None:
@@ -449,6 +477,7 @@ async def test_goaway_is_sent_with_a_response_and_keeps_other_streams(monkeypatc
     harness.line.written.clear()
     assert (reported.error_code, reported.last_stream_id) == (ErrorCodes.NO_ERROR, second)
     await response.write(b"last")
+    await asyncio.sleep(0)
     assert b"last" in harness.line.written and not harness.line.closing
     response.end()
     harness.handled[1].finish()
