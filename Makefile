@@ -93,7 +93,7 @@ soak: $(DEV_READY) ## Run a node under load for HOURS=6, as root, and write a re
 bench: $(DEV_READY) ## Run the benchmarks on this host
 	$(BIN)/python -m benchmarks $(ARGS)
 
-plots: $(DEV_READY) ## Draw the recorded results of all versions in docs/benchmarks-history.svg
+plots: $(DEV_READY) ## Draw the recorded results of all versions and of the fleet in docs/benchmarks-*.svg
 	$(BIN)/python -m benchmarks.plots
 
 dist: $(DEV_READY) ## Build wheel, Debian packages, executable, image, SBOM and checksums in dist/; ARGS="python deb" selects

@@ -13,6 +13,7 @@ from benchmarks import (
     api_pods,
     api_server,
     claims,
+    custom_resources,
     density,
     devices,
     embedded_runtime,
@@ -32,6 +33,7 @@ from benchmarks import (
     static_pods,
     stats,
     streams,
+    watch_resumption,
     watchers,
 )
 from benchmarks.figures import UPSTREAM, Benchmark, table
@@ -57,11 +59,26 @@ BENCHMARKS: dict[str, Benchmark] = {
     "plugin_failures": plugin_failures,
     "api_server": api_server,
     "watchers": watchers,
+    "watch_resumption": watch_resumption,
+    "custom_resources": custom_resources,
     "fleet": fleet,
     "heartbeats": heartbeats,
 }
 RECORDED_RUNS = 3
-COMPARED = frozenset(["static_pods", "api_pods", "mounted_objects", "one_pod", "api_server", "watchers", "heartbeats"])
+COMPARED = frozenset(
+    [
+        "static_pods",
+        "api_pods",
+        "mounted_objects",
+        "one_pod",
+        "density",
+        "api_server",
+        "watchers",
+        "watch_resumption",
+        "custom_resources",
+        "heartbeats",
+    ]
+)
 """Benchmarks that can also measure the kubelet and kube-apiserver."""
 
 

@@ -22,11 +22,21 @@ from typing import Any
 
 import aiohttp
 
+from benchmarks import fleet_results
 from benchmarks.figures import Figure, percentile, shown
 from benchmarks.host import load
 from benchmarks.node import quick_directory, stop
 from benchmarks.request_latency import percentiles, read_requests
-from tests.integration.programs import IMAGE, ApiServer, Program, cpu_seconds, free_port, unmount_below, wait_until
+from tests.integration.programs import (
+    IMAGE,
+    ApiServer,
+    Program,
+    cpu_seconds,
+    free_port,
+    rss_mib,
+    unmount_below,
+    wait_until,
+)
 from tests.integration.reference import ReferenceApiServer
 
 NODES = 100
@@ -39,6 +49,8 @@ LIMIT_SECONDS = 600.0
 CONNECTIONS = 8
 LAG_SECONDS = 0.2
 STORES = ("sqlite", "etcd")
+SERVERS = {"sqlite": "API server with SQLite", "etcd": "API server with etcd"}
+REFERENCE = "kube-apiserver with etcd"
 VERBS = ("POST", "PATCH", "GET", "LIST", "DELETE", "PUT")
 _PODS = "/api/v1/namespaces/default/pods"
 _LAG = "/api/v1/namespaces/default/configmaps/lag"
@@ -58,6 +70,7 @@ def figures(stores: tuple[str, ...]) -> tuple[Figure, ...]:
             ("cpu", "server and store CPU", "% of a core"),
             ("cpu_node", "server and store CPU per node", "% of a core"),
             ("rss", "server memory (RSS)", "MiB"),
+            ("store_rss", "memory (RSS) of its store, if it is another process", "MiB"),
             ("nodes_cpu", "CPU of the nodes", "% of a core"),
             ("nodes_lag", "longest delay in a process with nodes", "ms"),
             ("not_ready", "nodes that are not Ready at the end", ""),
@@ -119,6 +132,9 @@ class _WithStore(ApiServer):
     """API server whose CPU time includes that of its store."""
 
     store: subprocess.Popen[bytes] | None = None
+
+    def store_rss_mib(self) -> float:
+        return rss_mib(self.store.pid) if self.store is not None else 0.0
 
     def cpu_seconds(self) -> float:
         return super().cpu_seconds() + (cpu_seconds(self.store.pid) if self.store is not None else 0.0)
@@ -237,6 +253,7 @@ class _Load:
             "cpu": cpu_percent,
             "cpu_node": cpu_percent / len(self._nodes),
             "rss": server.rss_mib(),
+            "store_rss": server.store_rss_mib(),
             "nodes_cpu": nodes_percent,
             "nodes_lag": 1000 * longest,
         }
@@ -329,11 +346,15 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, nargs="+", default=[NODES], metavar="N", help="numbers of nodes")
     parser.add_argument("--store", choices=STORES, nargs="+", default=STORES, help="stores of the API server")
     parser.add_argument("--kube-apiserver", type=Path, metavar="FILE", help="executable of kube-apiserver, with etcd")
+    parser.add_argument("--record", action="store_true", help="store the results in benchmarks/history/fleet.json")
     options = parser.parse_args()
     for nodes in options.nodes:
         for store in ["etcd"] if options.kube_apiserver else options.store:
-            print(f"\n{nodes} nodes, {store}, load before {load():.2f}", flush=True)
+            server = REFERENCE if options.kube_apiserver else SERVERS[store]
+            print(f"\n{nodes} nodes, {server}, load before {load():.2f}", flush=True)
             result = measure(store, nodes, options.kube_apiserver)
+            if options.record:
+                fleet_results.store(server, nodes, {k.removeprefix(f"{store}_"): v for k, v in result.items()})
             for figure in FIGURES:
                 if figure.key in result:
                     print(f"  {figure.title:60} {shown(result[figure.key]):>8} {figure.unit}", flush=True)

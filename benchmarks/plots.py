@@ -1,19 +1,31 @@
-"""``python -m benchmarks.plots``: draw the results of all versions in ``docs/benchmarks-history.svg``."""
+"""``python -m benchmarks.plots``: draw the recorded results of all versions and of the fleet in ``docs/``."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import api_pods, api_server, one_pod, start_up, static_pods, versions
+from benchmarks import (
+    api_pods,
+    api_server,
+    drawing,
+    fleet_plots,
+    fleet_results,
+    one_pod,
+    start_up,
+    static_pods,
+    versions,
+)
 from benchmarks.figures import UPSTREAM_RUNS, Benchmark, Figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-PAGE = versions.DIRECTORY.parent / "docs" / "benchmarks-history.svg"
+_DOCS = versions.DIRECTORY.parent / "docs"
+HISTORY, FLEET = _DOCS / "benchmarks-history.svg", _DOCS / "benchmarks-fleet.svg"
 DRAWN: Mapping[str, tuple[Benchmark, tuple[str, ...]]] = {
     "static_pods": (static_pods, ("all_running", "start_cpu", "rss", "idle", "removed")),
     "api_pods": (api_pods, ("all_running", "start_cpu", "rss", "idle", "removed")),
@@ -22,35 +34,30 @@ DRAWN: Mapping[str, tuple[Benchmark, tuple[str, ...]]] = {
     "api_server": (api_server, ("creates", "gets", "rss_empty")),
 }
 """Benchmarks with the keys of their drawn figures."""
-_COLUMNS, _WIDTH, _HEIGHT = 4, 3.2, 2.3
 
 
 def main() -> int:
     """Draw all figures that have results."""
     lines = versions.read()
     charts = [(name, figure, _points(lines, name, figure.key)) for name, figure in _figures()]
-    draw([chart for chart in charts if chart[2]], PAGE)
-    print(PAGE)
+    draw([chart for chart in charts if chart[2]], HISTORY)
+    fleet_plots.draw(fleet_results.read(), FLEET)
+    print(HISTORY, FLEET, sep="\n")
     return 0
 
 
 def draw(charts: Sequence[tuple[str, Figure, Sequence[dict[str, Any]]]], file: Path) -> None:
     """Write one chart per figure; equal charts result in equal files."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure as Drawing
-
-    rows = -(-len(charts) // _COLUMNS)
-    with mpl.rc_context({"svg.hashsalt": "nodeagent", "svg.fonttype": "none", "font.size": 7}):
-        drawing = Drawing(figsize=(_COLUMNS * _WIDTH, rows * _HEIGHT), layout="constrained")
-        axes = drawing.subplots(rows, _COLUMNS, squeeze=False).ravel()
-        for axis, (name, figure, points) in zip(axes, charts, strict=False):
-            _draw_chart(axis, f"{name}: {figure.title.partition(', median')[0]}", figure, points)
-        for axis in axes[len(charts) :]:
-            axis.remove()
-        drawing.savefig(file, metadata={"Date": None, "Creator": None})
+    drawing.save(
+        file,
+        [
+            partial(_draw_chart, f"{name}: {figure.title.partition(', median')[0]}", figure, points)
+            for name, figure, points in charts
+        ],
+    )
 
 
-def _draw_chart(axis: Axes, title: str, figure: Figure, points: Sequence[dict[str, Any]]) -> None:
+def _draw_chart(title: str, figure: Figure, points: Sequence[dict[str, Any]], axis: Axes) -> None:
     positions = range(len(points))
     low, median, high = zip(*(point["figures"] for point in points), strict=True)
     errors = [
