@@ -1,7 +1,8 @@
 """Store in an etcd cluster, which several servers may share: writes go to etcd, reads are served from memory.
 
-One watch of the complete prefix updates memory in order of revision. A write is acknowledged once it has returned
-through that watch, so its writer sees it. A reader that must see the writes of other servers calls
+One watch of the complete prefix updates memory in order of revision. A write is acknowledged once it is in memory, so
+its writer sees it: a write of this server immediately if all earlier revisions are, else once the watch has delivered
+them. A reader that must see the writes of other servers calls
 :meth:`EtcdStore.catch_up` first. While the cluster is unavailable, writes and these reads fail, and others return the
 last known state; the watch resumes at its last revision as soon as the cluster responds.
 """
@@ -76,6 +77,7 @@ class EtcdStore:
         self._values = StoredValues(codec, layout)
         self._written: dict[tuple[bytes, bytes], bytes] = {}  # Data of own writes by full key and stored value.
         self._removed: dict[tuple[bytes, int], bytes] = {}  # Last state of own deletions by full key and revision.
+        self._own: dict[int, tuple[str, str, kv.Event]] = {}  # Own writes by revision that follow a missing one.
         self._barriers: list[asyncio.Task[bool]] = []  # The barrier in progress and its successor.
         self._unavailable_until = 0.0
         self._tasks: list[asyncio.Task[None]] = []
@@ -174,7 +176,8 @@ class EtcdStore:
             try:
                 revision, response = await self._client.delete(full_key, expected=expected, kind=name)
                 if revision:
-                    await self._visible(revision)
+                    item = kv.KeyValue(key=full_key, mod_revision=revision)
+                    await self._apply_own(revision, (name, key, kv.Event(type=kv.Event.DELETE, kv=item)))
                 return revision, response
             finally:
                 self._removed.pop((full_key, expected), None)
@@ -185,7 +188,8 @@ class EtcdStore:
         try:
             revision, response = await self._put(name, full_key, stored, expected, outcome.ttl_seconds)
             if revision:
-                await self._visible(revision)
+                item = kv.KeyValue(key=full_key, value=stored, mod_revision=revision)
+                await self._apply_own(revision, (name, key, kv.Event(type=kv.Event.PUT, kv=item)))
             return revision, response
         finally:
             self._written.pop((full_key, stored), None)
@@ -209,6 +213,27 @@ class EtcdStore:
             except LeaseExpired:
                 self._leases.drop(lease)
         raise StoreUnavailable("leases expire before they are used")
+
+    async def _apply_own(self, revision: int, written: tuple[str, str, kv.Event]) -> None:
+        """Apply a write of this server after all earlier revisions, and return once it is visible.
+
+        :raises StoreUnavailable: earlier ones of other servers are missing.
+        """
+        if revision > self.revision:
+            self._own[revision] = written
+            self._apply_next_own()
+        try:
+            await self._visible(revision)
+        finally:
+            self._own.pop(revision, None)
+
+    def _apply_next_own(self) -> None:
+        """Apply the writes of this server that directly follow the visible revision."""
+        while (written := self._own.pop(self.revision + 1, None)) is not None:
+            name, key, event = written
+            if (change := self._change(name, key, event, {})) is not None:
+                self.collection(name).publish([change])
+            self._progress.reached(self.revision + 1)
 
     async def _visible(self, revision: int) -> None:
         if not await self._progress.wait(revision, _OWN_WRITE_SECONDS):
@@ -355,11 +380,14 @@ class EtcdStore:
         if not response.events:
             if not response.created:
                 self._progress.reached(response.header.revision)
+                self._apply_next_own()
             return
         changes: dict[str, list[Change]] = {}
         fresh: dict[tuple[str, str], Record | None] = {}
         for event in response.events:
             item = event.kv
+            if item.mod_revision <= self.revision:
+                continue  # A write of this server.
             location = self._layout.find(item.key.decode(errors="replace"))
             if location is not None and (change := self._change(*location, event, fresh)) is not None:
                 changes.setdefault(location[0], []).append(change)
@@ -369,6 +397,7 @@ class EtcdStore:
         for name, found in changes.items():
             self.collection(name).publish(found)
         self._progress.reached(newest)
+        self._apply_next_own()
 
     def _change(
         self, name: str, key: str, event: kv.Event, fresh: dict[tuple[str, str], Record | None]

@@ -269,10 +269,57 @@ async def test_leases_that_expire_immediately_make_the_store_unavailable(tmp_pat
         assert etcd.calls.count("LeaseGrant") == 3
 
 
-async def test_write_that_does_not_return_is_reported(tmp_path: Path) -> None:
+async def test_own_writes_do_not_wait_for_the_watch(tmp_path: Path) -> None:
     etcd = FakeEtcd()
     async with opened(tmp_path, etcd) as store:
         etcd.held = True
+        first = store.collection(PODS).end
+        created = await store.update(PODS, "ns/a", put())
+        await store.update(PODS, "ns/b", put(data("b")))
+        deleted = await store.update(PODS, "ns/a", remove)
+        assert names(store) == ["ns/b"]
+
+        etcd.release()
+        etcd.put(b"/registry/pods/ns/c", data("c"))
+        await reached(store, etcd)
+        changes = store.collection(PODS).read(first, 10)
+
+    assert (created.revision, deleted.revision) == (2, 4)
+    assert [(change.type, change.record.key, change.revision) for change in changes] == [
+        ("ADDED", "ns/a", 2),
+        ("ADDED", "ns/b", 3),
+        ("DELETED", "ns/a", 4),
+        ("ADDED", "ns/c", 5),
+    ]
+    assert load(changes[2].record)["last"] is True
+
+
+async def test_own_writes_follow_earlier_ones_of_other_servers(tmp_path: Path) -> None:
+    etcd = FakeEtcd()
+    async with opened(tmp_path, etcd) as store:
+        etcd.held = True
+        first = store.collection(PODS).end
+        etcd.put(b"/registry/pods/ns/other", data("other"))
+        writes = [asyncio.create_task(store.update(PODS, f"ns/{name}", put(data(name)))) for name in "ab"]
+        while etcd.calls.count("Txn") < 2:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.05)
+        assert names(store) == []
+
+        etcd.release()
+        records = await asyncio.gather(*writes)
+        changes = store.collection(PODS).read(first, 10)
+
+    assert [change.revision for change in changes] == [2, 3, 4]
+    assert changes[0].record.key == "ns/other"
+    assert sorted(record.revision for record in records) == [3, 4]
+
+
+async def test_write_after_an_undelivered_one_of_another_server_is_reported(tmp_path: Path) -> None:
+    etcd = FakeEtcd()
+    async with opened(tmp_path, etcd) as store:
+        etcd.held = True
+        etcd.put(b"/registry/pods/ns/other", data("other"))
         with pytest.raises(StoreUnavailable, match="the write succeeded, but has not returned through the watch yet"):
             await store.update(PODS, "ns/a", put())
 
