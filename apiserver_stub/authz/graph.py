@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 from apiserver_stub.apimachinery.objects import Object, dig, key_of
@@ -28,7 +27,8 @@ class NodeGraph:
         self.collections = (PODS, VOLUMES, *self._owned)
         self._mirror = identity.label("config.mirror")
         self._pods: dict[str, tuple[str, tuple[Target, ...]]] = {}
-        self._nodes: dict[Target, Counter[str]] = {}
+        self._nodes: dict[Target, dict[str, int]] = {}
+        """Numbers of pods by node; plain dictionaries, which Python's garbage collector does not track."""
         self._volumes: dict[str, tuple[Target, tuple[Target, ...]]] = {}
         self._volumes_of_secret: dict[Target, set[str]] = {}
         self._node_of: dict[tuple[str, str], str] = {}
@@ -77,7 +77,8 @@ class NodeGraph:
         self._remove_pod(key)
         self._pods[key] = (node, targets)
         for target in targets:
-            self._nodes.setdefault(target, Counter())[node] += 1
+            nodes = self._nodes.setdefault(target, {})
+            nodes[node] = nodes.get(node, 0) + 1
 
     def _remove_pod(self, key: str) -> None:
         node, targets = self._pods.pop(key, ("", ()))

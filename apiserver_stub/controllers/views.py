@@ -1,4 +1,7 @@
-"""Views of objects: the fields that controllers compare, decoded without the rest of the object. No I/O."""
+"""Views of objects: the fields that controllers compare, decoded without the rest of the object. No I/O.
+
+They are numerous and contain no cycles, so Python's garbage collector does not track them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 FINISHED = ("Succeeded", "Failed")
 
 
-class Owner(msgspec.Struct, frozen=True, rename="camel"):
+class Owner(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """Reference to an owner."""
 
     api_version: str = ""
@@ -23,7 +26,7 @@ class Owner(msgspec.Struct, frozen=True, rename="camel"):
     controller: bool | None = None
 
 
-class Metadata(msgspec.Struct, frozen=True, rename="camel"):
+class Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """Metadata of an object."""
 
     name: str
@@ -38,7 +41,7 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
     finalizers: tuple[str, ...] | None = None
 
 
-class View(msgspec.Struct, frozen=True, rename="camel"):
+class View(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """An object with its metadata; two views are equal if no field that controllers compare has changed."""
 
     metadata: Metadata
@@ -59,20 +62,20 @@ class View(msgspec.Struct, frozen=True, rename="camel"):
         return self.metadata.deleted_at is not None
 
 
-class SelectorSpec(msgspec.Struct, frozen=True, rename="camel"):
+class SelectorSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """Selector in the spec of an object that manages others."""
 
     selector: dict[str, Any] | None = None
 
 
-class OwnerView(View, frozen=True, rename="camel"):
+class OwnerView(View, frozen=True, gc=False, rename="camel"):
     """An object that manages others which its selector selects; other changes of its spec change the generation."""
 
     spec: SelectorSpec = SelectorSpec()
     status: dict[str, Any] | None = None
 
 
-class Condition(msgspec.Struct, frozen=True, rename="camel"):
+class Condition(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """Condition in a status."""
 
     type: str = ""
@@ -82,13 +85,13 @@ class Condition(msgspec.Struct, frozen=True, rename="camel"):
     heartbeat_at: str | None = msgspec.field(name="lastHeartbeatTime", default=None)
 
 
-class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
+class ContainerStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """Status of a container of a pod."""
 
     restart_count: int = 0
 
 
-class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
+class PodSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """Spec of a pod."""
 
     node_name: str = ""
@@ -107,7 +110,7 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
         return str(values[0]) if len(values) == 1 else ""
 
 
-class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
+class PodStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """Status of a pod."""
 
     phase: str = ""
@@ -119,7 +122,7 @@ class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
 
 
-class PodView(View, frozen=True, rename="camel"):
+class PodView(View, frozen=True, gc=False, rename="camel"):
     """A pod."""
 
     spec: PodSpec = PodSpec()
@@ -158,21 +161,21 @@ class PodView(View, frozen=True, rename="camel"):
         return max((item.restart_count for item in statuses), default=0)
 
 
-class NodeSpec(msgspec.Struct, frozen=True, rename="camel"):
+class NodeSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """Spec of a node."""
 
     taints: tuple[dict[str, Any], ...] | None = None
     unschedulable: bool = False
 
 
-class NodeStatus(msgspec.Struct, frozen=True, rename="camel"):
+class NodeStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """Status of a node."""
 
     conditions: tuple[Condition, ...] | None = None
     allocatable: dict[str, str] | None = None
 
 
-class NodeView(View, frozen=True, rename="camel"):
+class NodeView(View, frozen=True, gc=False, rename="camel"):
     """A node."""
 
     spec: NodeSpec = NodeSpec()
@@ -183,19 +186,19 @@ class NodeView(View, frozen=True, rename="camel"):
         return next((item.status for item in self.status.conditions or () if item.type == kind), "")
 
 
-class ServiceView(View, frozen=True, rename="camel"):
+class ServiceView(View, frozen=True, gc=False, rename="camel"):
     """A Service, whose generation is not counted."""
 
     spec: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):
+class LeaseSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """Spec of a lease."""
 
     renewed_at: str | None = msgspec.field(name="renewTime", default=None)
 
 
-class LeaseView(View, frozen=True, rename="camel"):
+class LeaseView(View, frozen=True, gc=False, rename="camel"):
     """A lease."""
 
     spec: LeaseSpec = LeaseSpec()

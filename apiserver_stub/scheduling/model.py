@@ -30,6 +30,7 @@ COMPARISONS = ("Lt", "Gt")
 """Operators of tolerations that compare numbers."""
 _DECIMAL_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 _DO_NOT_SCHEDULE = "DoNotSchedule"
+_NO_FEATURES: frozenset[str] = frozenset()
 
 
 class AffinityTerm(Struct, frozen=True):
@@ -59,8 +60,11 @@ class SpreadConstraint(Struct, frozen=True):
     honors_taints: bool
 
 
-class PodInfo(Struct, frozen=True, eq=False):
-    """Attributes of a pod that the filters use."""
+class PodInfo(Struct, frozen=True, eq=False, gc=False):
+    """Attributes of a pod that the filters use.
+
+    There is one for each pod, and they contain no cycles, so Python's garbage collector does not track them.
+    """
 
     namespace: str
     name: str
@@ -82,7 +86,7 @@ class PodInfo(Struct, frozen=True, eq=False):
     uid: str = ""
     claims: tuple[tuple[str, bool], ...] = ()
     """Names of its claims; true for those of ephemeral volumes, which the pod owns."""
-    features: frozenset[str] = frozenset()
+    features: frozenset[str] = _NO_FEATURES
     """Features that its node must declare."""
     device_claims: tuple[PodClaim, ...] = ()
     extended: tuple[ContainerAmount, ...] = ()
@@ -194,7 +198,7 @@ def read_pod(pod: Object, features: SchedulingFeatures | None = None) -> PodInfo
         spread=tuple(_spread(spec, labels)),
         uid=metadata.get("uid") or "",
         claims=tuple(_claims(spec, metadata["name"])),
-        features=frozenset(required_features(spec) if features.requires_declared else ()),
+        features=(features.requires_declared and frozenset(required_features(spec))) or _NO_FEATURES,
         device_claims=tuple(claims_of(pod)),
         extended=tuple(extended_amounts(spec)),
     )
