@@ -51,7 +51,8 @@ LAG_SECONDS = 0.2
 STORES = ("sqlite", "etcd")
 SERVERS = {"sqlite": "API server with SQLite", "etcd": "API server with etcd"}
 REFERENCE = "kube-apiserver with etcd"
-VERBS = ("POST", "PATCH", "GET", "LIST", "DELETE", "PUT")
+VERBS = ("POST", "PATCH", "DELETE", "PUT")
+"""The agents watch and do not get or list."""
 _PODS = "/api/v1/namespaces/default/pods"
 _LAG = "/api/v1/namespaces/default/configmaps/lag"
 
