@@ -69,6 +69,10 @@ class Store(Protocol):
         """Return the collection *name* (``group/plural``), created empty on first use."""
         ...
 
+    def is_shared(self, name: str) -> bool:
+        """Return whether other servers write to the backend of *name*: records in memory may have been replaced."""
+        ...
+
     async def update(self, name: str, key: str, decide: Callable[[Record | None], Outcome]) -> Record:
         """Apply ``decide(current)`` atomically and return the record once it is durable.
 

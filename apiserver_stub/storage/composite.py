@@ -39,6 +39,9 @@ class CompositeStore:
         for store in (self._main, *self._others):
             await store.open()
 
+    def is_shared(self, name: str) -> bool:
+        return self._of(name).is_shared(name)
+
     async def update(self, name: str, key: str, decide: Callable[[Record | None], Outcome]) -> Record:
         return await self._of(name).update(name, key, decide)
 

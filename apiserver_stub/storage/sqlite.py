@@ -168,6 +168,9 @@ class SqliteStore:
             found = self._collections[name] = Collection(name, self._revision)
         return found
 
+    def is_shared(self, name: str) -> bool:
+        return False
+
     async def update(self, name: str, key: str, decide: Callable[[Record | None], Outcome]) -> Record:
         pending, collection = self._latest.get((name, key)), self.collection(name)
         if (unread := collection.unreadable.get(key)) is not None:

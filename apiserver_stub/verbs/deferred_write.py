@@ -21,18 +21,28 @@ class _ConcurrentWrite(Exception):
 async def write(store: Store, collection: str, key: str, plan: Plan) -> Record:
     """Apply the outcome of *plan* for the current record and return the record once it is durable.
 
-    If the record changes concurrently, *plan* is called again; its exceptions are propagated. A removed record is
-    returned with its previous revision, as clients expect an updated object.
+    If the record changes concurrently, *plan* is called again; its exceptions are propagated. A record that another
+    server may have replaced is not read again before the write, which compares its revision, but before an exception
+    is propagated. A removed record is returned with its previous revision, as clients expect an updated object.
 
     :raises StoreUnavailable: the write could not be made durable.
     """
-    current = await current_record(store, collection, key)
+    is_certain = not store.is_shared(collection)
+    current = await current_record(store, collection, key) if is_certain else store.collection(collection).get(key)
     while True:
-        outcome = await plan(current)
+        try:
+            outcome = await plan(current)
+        except Exception:
+            if is_certain:
+                raise
+            planned, current, is_certain = current, await current_record(store, collection, key), True
+            if _revision(current) == _revision(planned):
+                raise
+            continue
         try:
             record = await store.update(collection, key, _only_for(current, outcome))
         except _ConcurrentWrite as conflict:
-            current = conflict.current
+            current, is_certain = conflict.current, True
             continue
         if isinstance(outcome, Remove) and current is not None:
             return Record(key, current.revision, with_revision(outcome.data, current.revision))
@@ -53,11 +63,13 @@ async def current_record(store: Store, collection: str, key: str) -> Record | No
 
 
 def _only_for(planned: Record | None, outcome: Outcome) -> Callable[[Record | None], Outcome]:
-    revision = planned.revision if planned is not None else 0
-
     def decide(current: Record | None) -> Outcome:
-        if (current.revision if current is not None else 0) != revision:
+        if _revision(current) != _revision(planned):
             raise _ConcurrentWrite(current)
         return outcome
 
     return decide
+
+
+def _revision(record: Record | None) -> int:
+    return record.revision if record is not None else 0

@@ -128,6 +128,9 @@ class EtcdStore:
 
     # Writing
 
+    def is_shared(self, name: str) -> bool:
+        return True
+
     async def update(self, name: str, key: str, decide: Callable[[Record | None], Outcome]) -> Record:
         collection = self.collection(name)
         if (unread := collection.unreadable.get(key)) is not None:

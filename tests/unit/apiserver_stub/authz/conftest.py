@@ -45,6 +45,9 @@ class Memory:
         record = self.collection(collection).get(key)
         return None if record is None else objects.decode(record.data)
 
+    def is_shared(self, name: str) -> bool:
+        return False
+
     async def update(self, name: str, key: str, decide: Callable[[Record | None], Outcome]) -> Record:
         outcome = decide(self.collection(name).get(key))
         if not isinstance(outcome, Keep):

@@ -35,6 +35,9 @@ class OneRecord:
     def __init__(self, record: Record) -> None:
         self.record = record
 
+    def is_shared(self, name: str) -> bool:
+        return False
+
     async def update(self, name: str, key: str, decide: Any) -> Record:
         outcome = decide(self.record)
         if isinstance(outcome, Put):
