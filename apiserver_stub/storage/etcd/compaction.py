@@ -19,10 +19,19 @@ class Compaction:
     """Compact the history before the previous interval every *seconds* (spec: opt.store-compaction-interval).
 
     :param drop_history: called with the compacted revision.
+    :param wrote: called with the revision of a write to :data:`KEY`, which no watch delivers.
     """
 
-    def __init__(self, client: EtcdClient, drop_history: Callable[[int], None], seconds: float, clock: Clock) -> None:
-        self._client, self._drop_history, self.seconds, self._clock = client, drop_history, seconds, clock
+    def __init__(
+        self,
+        client: EtcdClient,
+        drop_history: Callable[[int], None],
+        wrote: Callable[[int], None],
+        seconds: float,
+        clock: Clock,
+    ) -> None:
+        self._client, self._drop_history, self._wrote = client, drop_history, wrote
+        self.seconds, self._clock = seconds, clock
         self._interval, self._revision = 0, 0
 
     async def run(self) -> None:
@@ -43,6 +52,7 @@ class Compaction:
         won, response = await self._client.bump(KEY, str(before).encode(), version=self._interval)
         self._revision = response.header.revision
         if won:
+            self._wrote(self._revision)
             self._interval += 1
             if before:
                 await self._client.compact(before)

@@ -45,6 +45,8 @@ _UNAVAILABLE_SECONDS = 1.0
 """Time after a failure for which consistent reads fail without a request."""
 _STALL_SECONDS = 0.05
 _LEASE_TRIES = 3
+_MOST_OWN = 2_000
+"""Maximum number of writes of this server that wait for earlier ones of others."""
 
 
 class EtcdStore:
@@ -70,14 +72,17 @@ class EtcdStore:
         self._client, self._layout, self._codec = client, layout, codec
         self._root = (root or f"{layout.prefix}/").encode()
         self._leases = Leases(client.grant, reuse_seconds, clock)
-        self._compaction = Compaction(client, self._compact_history, compaction_seconds, clock)
+        self._compaction = Compaction(
+            client, self._compact_history, lambda revision: self._follow(revision, None), compaction_seconds, clock
+        )
         self._collections: dict[str, Collection] = {}
         self._progress = Progress()
         self._watching: Watching | None = None
         self._values = StoredValues(codec, layout)
         self._written: dict[tuple[bytes, bytes], bytes] = {}  # Data of own writes by full key and stored value.
         self._removed: dict[tuple[bytes, int], bytes] = {}  # Last state of own deletions by full key and revision.
-        self._own: dict[int, tuple[str, str, kv.Event]] = {}  # Own writes by revision that follow a missing one.
+        self._own: dict[int, tuple[str, str, kv.Event] | None] = {}  # Own writes by revision that follow a missing one.
+        self._writes: set[asyncio.Task[Any]] = set()
         self._barriers: list[asyncio.Task[bool]] = []  # The barrier in progress and its successor.
         self._unavailable_until = 0.0
         self._tasks: list[asyncio.Task[None]] = []
@@ -120,7 +125,7 @@ class EtcdStore:
         return found
 
     async def close(self) -> None:
-        running: list[asyncio.Task[Any]] = [*self._tasks, *self._barriers]
+        running: list[asyncio.Task[Any]] = [*self._tasks, *self._barriers, *self._writes]
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
@@ -169,7 +174,19 @@ class EtcdStore:
     async def _write(
         self, name: str, key: str, current: Record | None, outcome: Put | Remove
     ) -> tuple[int, rpc.RangeResponse | None]:
-        """Write unless the key has changed; return the revision once it is visible, or 0 and the current value."""
+        """Write unless the key has changed; return the revision once it is visible, or 0 and the current value.
+
+        The write is completed even if its request is cancelled: without its result, later writes would have to wait
+        until the watch delivers it.
+        """
+        task = asyncio.get_running_loop().create_task(self._write_own(name, key, current, outcome), name="store/write")
+        self._writes.add(task)
+        task.add_done_callback(self._writes.discard)
+        return await asyncio.shield(task)
+
+    async def _write_own(
+        self, name: str, key: str, current: Record | None, outcome: Put | Remove
+    ) -> tuple[int, rpc.RangeResponse | None]:
         full_key = self._layout.full_key(name, key).encode()
         expected = current.revision if current is not None else 0
         if isinstance(outcome, Remove):
@@ -222,21 +239,34 @@ class EtcdStore:
 
         :raises StoreUnavailable: earlier ones of other servers are missing.
         """
-        if revision > self.revision:
-            self._own[revision] = written
-            self._apply_next_own()
-        try:
-            await self._visible(revision)
-        finally:
-            self._own.pop(revision, None)
+        self._follow(revision, written)
+        await self._visible(revision)
+
+    def _follow(self, revision: int, written: tuple[str, str, kv.Event] | None) -> None:
+        """Apply a write of this server once all earlier revisions are visible; ``None`` is one outside of the root."""
+        if revision <= self.revision:
+            return
+        if len(self._own) >= _MOST_OWN:
+            self._own.clear()  # The watch delivers them.
+        self._own[revision] = written
+        self._apply_next_own()
 
     def _apply_next_own(self) -> None:
         """Apply the writes of this server that directly follow the visible revision."""
-        while (written := self._own.pop(self.revision + 1, None)) is not None:
-            name, key, event = written
-            if (change := self._change(name, key, event, {})) is not None:
-                self.collection(name).publish([change])
-            self._progress.reached(self.revision + 1)
+        while (following := self.revision + 1) in self._own:
+            written = self._own.pop(following)
+            if written is not None:
+                name, key, event = written
+                if (change := self._change(name, key, event, {})) is not None:
+                    self.collection(name).publish([change])
+            self._progress.reached(following)
+
+    def _reached(self, revision: int) -> None:
+        """Make *revision*, up to which the watch has delivered all changes, and own writes that follow it visible."""
+        self._progress.reached(revision)
+        while self._own and (earliest := next(iter(self._own))) <= self.revision:
+            del self._own[earliest]
+        self._apply_next_own()
 
     async def _visible(self, revision: int) -> None:
         if not await self._progress.wait(revision, _OWN_WRITE_SECONDS):
@@ -382,8 +412,7 @@ class EtcdStore:
         """Apply the events of a watch response."""
         if not response.events:
             if not response.created:
-                self._progress.reached(response.header.revision)
-                self._apply_next_own()
+                self._reached(response.header.revision)
             return
         changes: dict[str, list[Change]] = {}
         fresh: dict[tuple[str, str], Record | None] = {}
@@ -399,8 +428,7 @@ class EtcdStore:
             self.collection(name)  # A new collection starts at the revision before these.
         for name, found in changes.items():
             self.collection(name).publish(found)
-        self._progress.reached(newest)
-        self._apply_next_own()
+        self._reached(newest)
 
     def _change(
         self, name: str, key: str, event: kv.Event, fresh: dict[tuple[str, str], Record | None]

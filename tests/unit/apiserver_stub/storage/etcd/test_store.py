@@ -294,6 +294,30 @@ async def test_own_writes_do_not_wait_for_the_watch(tmp_path: Path) -> None:
     assert load(changes[2].record)["last"] is True
 
 
+async def test_write_of_a_cancelled_request_does_not_delay_later_ones(tmp_path: Path) -> None:
+    etcd = FakeEtcd()
+    async with opened(tmp_path, etcd) as store:
+        etcd.held = True
+        cancelled = asyncio.create_task(store.update(PODS, "ns/a", put()))
+        while "Txn" not in etcd.calls:
+            await asyncio.sleep(0)
+        cancelled.cancel()
+        record = await store.update(PODS, "ns/b", put(data("b")))
+
+        assert names(store) == ["ns/a", "ns/b"]
+    assert record.revision == 3
+
+
+async def test_compactions_do_not_delay_writes(tmp_path: Path) -> None:
+    etcd = FakeEtcd()
+    async with opened(tmp_path, etcd) as store:
+        etcd.held = True
+        await store._compaction.once()
+        record = await store.update(PODS, "ns/a", put())
+        assert names(store) == ["ns/a"]
+    assert record.revision == 3
+
+
 async def test_own_writes_follow_earlier_ones_of_other_servers(tmp_path: Path) -> None:
     etcd = FakeEtcd()
     async with opened(tmp_path, etcd) as store:
@@ -497,9 +521,10 @@ async def test_watchers_see_an_unreadable_object_as_deleted(tmp_path: Path) -> N
 async def test_history_is_compacted_by_one_server(tmp_path: Path) -> None:
     etcd, clock = FakeEtcd(), FakeClock()
     async with opened(tmp_path, etcd) as store:
-        own = module.Compaction(store._client, store._compact_history, 300, clock)
+        wrote: list[int] = []
+        own = module.Compaction(store._client, store._compact_history, wrote.append, 300, clock)
         dropped: list[int] = []
-        other = module.Compaction(store._client, dropped.append, 300, clock)
+        other = module.Compaction(store._client, dropped.append, wrote.append, 300, clock)
         await own.once()
         first = etcd.compacted
         for name in "ab":
@@ -512,12 +537,13 @@ async def test_history_is_compacted_by_one_server(tmp_path: Path) -> None:
         await other.once()
     assert (first, second) == (0, 2)
     assert dropped == [0, 2]
+    assert wrote == [2, 5]
 
 
 async def test_failed_compaction_is_reported_and_repeated(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     etcd, clock = FakeEtcd(), FakeClock()
     async with opened(tmp_path, etcd) as store:
-        task = asyncio.ensure_future(module.Compaction(store._client, lambda revision: None, 300, clock).run())
+        task = asyncio.ensure_future(module.Compaction(store._client, print, print, 300, clock).run())
         etcd.failures["Txn"] = [UNAVAILABLE]
         while etcd.calls.count("Txn") < 2:
             await clock.advance(300)
