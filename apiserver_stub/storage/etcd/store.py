@@ -44,6 +44,8 @@ _BARRIER_SECONDS = 3.0
 _UNAVAILABLE_SECONDS = 1.0
 """Time after a failure for which consistent reads fail without a request."""
 _STALL_SECONDS = 0.05
+_LAG_SECONDS, _RENEWAL_SECONDS = 0.5, 2.0
+"""Time for which a request waits for a revision before the watch is renewed, and minimum age of the renewed watch."""
 _LEASE_TRIES = 3
 _MOST_OWN = 2_000
 """Maximum number of writes of this server that wait for earlier ones of others."""
@@ -78,6 +80,9 @@ class EtcdStore:
         self._collections: dict[str, Collection] = {}
         self._progress = Progress()
         self._watching: Watching | None = None
+        self._watched_since = 0.0
+        """Loop time of the first response of :attr:`_watching`."""
+        self._following: asyncio.Task[None] | None = None
         self._values = StoredValues(codec, layout)
         self._written: dict[tuple[bytes, bytes], bytes] = {}  # Data of own writes by full key and stored value.
         self._removed: dict[tuple[bytes, int], bytes] = {}  # Last state of own deletions by full key and revision.
@@ -126,6 +131,8 @@ class EtcdStore:
 
     async def close(self) -> None:
         running: list[asyncio.Task[Any]] = [*self._tasks, *self._barriers, *self._writes]
+        if self._following is not None:
+            running.append(self._following)
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
@@ -181,8 +188,13 @@ class EtcdStore:
         """
         task = asyncio.get_running_loop().create_task(self._write_own(name, key, current, outcome), name="store/write")
         self._writes.add(task)
-        task.add_done_callback(self._writes.discard)
+        task.add_done_callback(self._end_write)
         return await asyncio.shield(task)
+
+    def _end_write(self, task: asyncio.Task[Any]) -> None:
+        self._writes.discard(task)
+        if not task.cancelled():
+            task.exception()  # Nothing else retrieves that of a cancelled request.
 
     async def _write_own(
         self, name: str, key: str, current: Record | None, outcome: Put | Remove
@@ -269,8 +281,27 @@ class EtcdStore:
         self._apply_next_own()
 
     async def _visible(self, revision: int) -> None:
-        if not await self._progress.wait(revision, _OWN_WRITE_SECONDS):
+        if not await self._wait(revision, _OWN_WRITE_SECONDS):
             raise StoreUnavailable("the write succeeded, but has not returned through the watch yet")
+
+    async def _wait(self, revision: int, seconds: float) -> bool:
+        """Return whether *revision* becomes visible within *seconds*."""
+        if await self._progress.wait(revision, min(seconds, _LAG_SECONDS)):
+            return True
+        self._renew_watch()
+        return await self._progress.wait(revision, seconds - _LAG_SECONDS)
+
+    def _renew_watch(self) -> None:
+        """Open the watch again, after the visible revision, if it lags behind.
+
+        An overloaded server reads one response of a watch per iteration of its event loop, so that thousands of them
+        may be in transit. Most are of own writes, which are visible, and etcd sends the others to a new watch in
+        batches.
+        """
+        age = asyncio.get_running_loop().time() - self._watched_since
+        if self._watching is not None and self._following is not None and age >= _RENEWAL_SECONDS:
+            self._watching = None
+            self._following.cancel()
 
     async def _fetch(self, name: str, key: str) -> Record | None:
         """Return the current record from the cluster."""
@@ -298,7 +329,7 @@ class EtcdStore:
 
     async def catch_up(self, name: str, revision: int = 0) -> bool:
         if revision:
-            return await self._progress.wait(revision, _REVISION_SECONDS)
+            return await self._wait(revision, _REVISION_SECONDS)
         loop = asyncio.get_running_loop()
         if loop.time() < self._unavailable_until:
             return False
@@ -332,7 +363,7 @@ class EtcdStore:
         if self._watching is not None:
             # Another client writes under a different prefix, whose events the watch does not receive.
             await self._watching.request_progress()
-        return await self._progress.wait(revision, _BARRIER_SECONDS)
+        return await self._wait(revision, _BARRIER_SECONDS)
 
     # Watching
 
@@ -383,6 +414,18 @@ class EtcdStore:
         return Record(key, revision, with_revision(data, revision))
 
     async def _watch(self) -> None:
+        """Apply the changes until cancelled."""
+        while True:
+            self._following = asyncio.get_running_loop().create_task(self._follow_changes(), name="store/changes")
+            try:
+                await asyncio.wait([self._following])
+            finally:
+                self._following.cancel()
+            if not self._following.cancelled():
+                self._following.result()
+
+    async def _follow_changes(self) -> None:
+        """Apply the changes until cancelled, also to renew the watch."""
         pause, reload = _PAUSE_SECONDS[0], False
         while True:
             try:
@@ -391,7 +434,9 @@ class EtcdStore:
                     reload = False
                 async with self._client.watch(self._root, prefix_end(self._root), self.revision + 1) as watching:
                     async for response in watching.responses():
-                        pause, self._watching = _PAUSE_SECONDS[0], watching
+                        if self._watching is None:
+                            pause, self._watching = _PAUSE_SECONDS[0], watching
+                            self._watched_since = asyncio.get_running_loop().time()
                         await self._values.prepare(event.kv for event in response.events)
                         self._apply(response)
             except HistoryCompacted:

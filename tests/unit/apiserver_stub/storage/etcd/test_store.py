@@ -339,6 +339,22 @@ async def test_own_writes_follow_earlier_ones_of_other_servers(tmp_path: Path) -
     assert sorted(record.revision for record in records) == [3, 4]
 
 
+async def test_watch_that_lags_behind_is_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LAG_SECONDS", 0.01)
+    monkeypatch.setattr(module, "_RENEWAL_SECONDS", 0.0)
+    etcd = FakeEtcd()
+    async with opened(tmp_path, etcd) as store:
+        etcd.put(b"/registry/pods/ns/first", data("first"))
+        await reached(store, etcd)
+        etcd.held = True
+        etcd.put(b"/registry/pods/ns/other", data("other"))
+        record = await store.update(PODS, "ns/a", put())
+
+        assert names(store) == ["ns/a", "ns/first", "ns/other"]
+    assert record.revision == 4
+    assert etcd.calls.count("Watch") == 2
+
+
 async def test_write_after_an_undelivered_one_of_another_server_is_reported(tmp_path: Path) -> None:
     etcd = FakeEtcd()
     async with opened(tmp_path, etcd) as store:
