@@ -2,9 +2,9 @@
 
 One watch of the complete prefix updates memory in order of revision. A write is acknowledged once it is in memory, so
 its writer sees it: a write of this server immediately if all earlier revisions are, else once the watch has delivered
-them. A reader that must see the writes of other servers calls
-:meth:`EtcdStore.catch_up` first. While the cluster is unavailable, writes and these reads fail, and others return the
-last known state; the watch resumes at its last revision as soon as the cluster responds.
+them. A reader that must see the writes of other servers calls :meth:`EtcdStore.catch_up` first. While the cluster is
+unavailable, writes and these reads fail, and others return the last known state; the watch resumes at its last revision
+as soon as the cluster responds.
 """
 
 from __future__ import annotations
@@ -47,8 +47,6 @@ _STALL_SECONDS = 0.05
 _LAG_SECONDS, _RENEWAL_SECONDS = 0.5, 2.0
 """Time for which a request waits for a revision before the watch is renewed, and minimum age of the renewed watch."""
 _LEASE_TRIES = 3
-_MOST_OWN = 2_000
-"""Maximum number of writes of this server that wait for earlier ones of others."""
 
 
 class EtcdStore:
@@ -138,10 +136,10 @@ class EtcdStore:
         await asyncio.gather(*running, return_exceptions=True)
         await self._client.close()
 
-    # Writing
-
     def is_shared(self, name: str) -> bool:
         return True
+
+    # Writing
 
     async def update(self, name: str, key: str, decide: Callable[[Record | None], Outcome]) -> Record:
         collection = self.collection(name)
@@ -252,16 +250,16 @@ class EtcdStore:
         :raises StoreUnavailable: earlier ones of other servers are missing.
         """
         self._follow(revision, written)
-        await self._visible(revision)
+        try:
+            await self._visible(revision)
+        finally:
+            self._own.pop(revision, None)  # The watch delivers it.
 
     def _follow(self, revision: int, written: tuple[str, str, kv.Event] | None) -> None:
         """Apply a write of this server once all earlier revisions are visible; ``None`` is one outside of the root."""
-        if revision <= self.revision:
-            return
-        if len(self._own) >= _MOST_OWN:
-            self._own.clear()  # The watch delivers them.
-        self._own[revision] = written
-        self._apply_next_own()
+        if revision > self.revision:
+            self._own[revision] = written
+            self._apply_next_own()
 
     def _apply_next_own(self) -> None:
         """Apply the writes of this server that directly follow the visible revision."""
@@ -329,7 +327,7 @@ class EtcdStore:
 
     async def catch_up(self, name: str, revision: int = 0) -> bool:
         if revision:
-            return await self._wait(revision, _REVISION_SECONDS)
+            return await self._progress.wait(revision, _REVISION_SECONDS)
         loop = asyncio.get_running_loop()
         if loop.time() < self._unavailable_until:
             return False
