@@ -33,7 +33,6 @@ from benchmarks import (
     static_pods,
     stats,
     streams,
-    watch_resumption,
     watchers,
 )
 from benchmarks.figures import UPSTREAM, Benchmark, table
@@ -59,7 +58,6 @@ BENCHMARKS: dict[str, Benchmark] = {
     "plugin_failures": plugin_failures,
     "api_server": api_server,
     "watchers": watchers,
-    "watch_resumption": watch_resumption,
     "custom_resources": custom_resources,
     "fleet": fleet,
     "heartbeats": heartbeats,
@@ -74,7 +72,6 @@ COMPARED = frozenset(
         "density",
         "api_server",
         "watchers",
-        "watch_resumption",
         "custom_resources",
         "heartbeats",
     ]

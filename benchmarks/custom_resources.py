@@ -23,6 +23,7 @@ OBJECTS = 10_000
 CONNECTIONS = 16
 READ = 5
 GROUP = "bench.example.com"
+_MERGE = {"Content-Type": "application/merge-patch+json"}
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _RULES: dict[str, list[dict[str, str]]] = {
     "spec": [
@@ -123,9 +124,6 @@ async def _count_rejected(session: aiohttp.ClientSession, path: str) -> int:
             rejected += response.status == 422
             await response.read()
     return rejected
-
-
-_MERGE = {"Content-Type": "application/merge-patch+json"}
 
 
 async def _request(session: aiohttp.ClientSession, method: str, path: str, body: Any, expected: int) -> None:
